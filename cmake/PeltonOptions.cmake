@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+# Build options (all PELTON_*) and the flags every target shares.
+option(PELTON_WERROR "Treat warnings as errors" ON)
+option(PELTON_TESTS "Build the tests" ON)
+set(PELTON_SANITIZE "" CACHE STRING "Sanitizers for everything: address,undefined or thread")
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+
+add_library(pelton_flags INTERFACE)
+target_include_directories(pelton_flags INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
+target_compile_options(pelton_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers -fno-math-errno
+                                              -ffp-contract=off -fvisibility=hidden)
+if(PELTON_WERROR)
+  target_compile_options(pelton_flags INTERFACE -Werror)
+endif()
+if(PELTON_SANITIZE)
+  target_compile_options(pelton_flags INTERFACE -fsanitize=${PELTON_SANITIZE} -fno-omit-frame-pointer -g1)
+  target_link_options(pelton_flags INTERFACE -fsanitize=${PELTON_SANITIZE})
+endif()
+
+find_program(PELTON_CCACHE ccache)
+if(PELTON_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${PELTON_CCACHE})
+endif()
+find_program(PELTON_LLD ld.lld)
+if(PELTON_LLD)
+  add_link_options(-fuse-ld=lld)
+endif()
