@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Third-party libraries, each as dep_<name>. docs/dependencies.md says why each was chosen.
 find_package(Threads REQUIRED)
-# PELTON_DEPS_DIR: a folder with include/ and lib/ for machines whose distribution lacks some of these.
-set(PELTON_DEPS_DIR "" CACHE PATH "Extra prefix searched for headers and libraries")
+# PELTON_DEPS_DIR: a folder with include/ and lib/ for machines whose distribution lacks some of these;
+# tools/fetch_onednn.sh fills the default one.
+set(PELTON_DEPS_DIR "${CMAKE_SOURCE_DIR}/.deps" CACHE PATH "Extra prefix searched for headers and libraries")
 if(PELTON_DEPS_DIR)
   list(PREPEND CMAKE_PREFIX_PATH ${PELTON_DEPS_DIR})
 endif()
@@ -40,4 +41,16 @@ pelton_dep(cli11 HEADER CLI/CLI.hpp)
 pelton_dep(json HEADER nlohmann/json.hpp)
 pelton_dep(toml HEADER toml++/toml.h)
 pelton_dep(hwy HEADER hwy/highway.h LIBRARY hwy OPTIONAL)
+pelton_dep(onednn HEADER oneapi/dnnl/dnnl.hpp LIBRARY dnnl OPTIONAL)
+if(PELTON_HAVE_onednn)
+  # Only a build on oneTBB shares the process's one pool; Debian's package is an OpenMP build.
+  file(STRINGS ${DEP_onednn_INCLUDE}/oneapi/dnnl/dnnl_config.h runtime
+       REGEX "^#define DNNL_CPU_THREADING_RUNTIME DNNL_RUNTIME_TBB")
+  if(NOT runtime)
+    message(STATUS "pelton: oneDNN in ${DEP_onednn_INCLUDE} is not built on oneTBB, so it is off (tools/fetch_onednn.sh)")
+    set(PELTON_HAVE_onednn OFF)
+    set_target_properties(dep_onednn PROPERTIES INTERFACE_LINK_LIBRARIES "" INTERFACE_SYSTEM_INCLUDE_DIRECTORIES ""
+                                                INTERFACE_INCLUDE_DIRECTORIES "")
+  endif()
+endif()
 target_link_libraries(dep_tbb INTERFACE Threads::Threads)
