@@ -36,6 +36,7 @@ pelton_dep(spdlog HEADER spdlog/spdlog.h DEFINES FMT_HEADER_ONLY SPDLOG_FMT_EXTE
 pelton_dep(tbb HEADER oneapi/tbb/task_arena.h LIBRARY tbb)
 pelton_dep(crypto HEADER openssl/evp.h LIBRARY crypto)
 pelton_dep(xxhash HEADER xxhash.h DEFINES XXH_INLINE_ALL)
+pelton_dep(zlib HEADER zlib.h LIBRARY z)
 pelton_dep(doctest HEADER doctest/doctest.h)
 pelton_dep(cli11 HEADER CLI/CLI.hpp)
 pelton_dep(json HEADER nlohmann/json.hpp)

@@ -51,6 +51,9 @@ TEST_CASE("conversion rounds to even, overflows by the format's own rule") {
 
 TEST_CASE("integers saturate from double and wrap from int") {
   Tensor t = Tensor::zeros(DType::i8, {4});
-  t.set_double(0, 300.7); t.set_double(1, -300); t.set_double(2, NAN); t.set_int(3, 257);
+  t.set_double(0, 300.7);
+  t.set_double(1, -300);
+  t.set_double(2, NAN);
+  t.set_int(3, 257);
   CHECK(to_ints(t) == std::vector<int64_t>{127, -128, 0, 1});
 }

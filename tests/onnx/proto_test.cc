@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include "onnx/proto/messages.h"
+#include "onnx/proto/model_view.h"
+#include "support/expect_error.h"
+
+using namespace pelton;
+using test::expect_error;
+
+TEST_CASE("files that are not models say what they are") {
+  expect_error(ErrorCode::bad_format, {"empty"}, [] { onnx::parse_model(""); });
+  expect_error(ErrorCode::bad_format, {"Git LFS pointer", "git lfs pull"}, [] {
+    onnx::parse_model("version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 1\n");
+  });
+  expect_error(ErrorCode::bad_format, {"zip archive"}, [] { onnx::parse_model("PK\x03\x04zip"); });
+  expect_error(ErrorCode::bad_format, {"web page"}, [] { onnx::parse_model("<!DOCTYPE html>"); });
+  expect_error(ErrorCode::bad_format, {"no graph"}, [] { onnx::parse_model("\x08\x07"); });
+}
+
+TEST_CASE("an attribute without a type takes that of its field") {
+  wire::Writer attribute, node, graph, model;
+  attribute.bytes(pb::AttributeProto::name, "axes");
+  attribute.ints(pb::AttributeProto::ints, {1, -2});
+  node.bytes(pb::NodeProto::op_type, "Squeeze");
+  node.bytes(pb::NodeProto::domain, "ai.onnx");
+  node.bytes(pb::NodeProto::attribute, attribute.data());
+  graph.bytes(pb::GraphProto::node, node.data());
+  model.bytes(pb::ModelProto::graph, graph.data());
+  std::string file = model.take();
+  onnx::ModelView view = onnx::parse_model(file);
+  REQUIRE(view.graph.nodes.size() == 1);
+  const onnx::NodeView& n = view.graph.nodes[0];
+  CHECK(n.op_type == "Squeeze");
+  CHECK(n.domain.empty());
+  REQUIRE(n.attributes.size() == 1);
+  CHECK(n.attributes[0].type == onnx::AttributeView::Type::ints);
+  CHECK(n.attributes[0].ints == std::vector<int64_t>{1, -2});
+}
+
+TEST_CASE("an attribute that lacks its value is refused") {
+  wire::Writer attribute, node, graph, model;
+  attribute.bytes(pb::AttributeProto::name, "body");
+  attribute.integer(pb::AttributeProto::type, 5);
+  node.bytes(pb::NodeProto::attribute, attribute.data());
+  graph.bytes(pb::GraphProto::node, node.data());
+  model.bytes(pb::ModelProto::graph, graph.data());
+  std::string file = model.take();
+  expect_error(ErrorCode::bad_format, {"attribute 'body' lacks the value"}, [&] { onnx::parse_model(file); });
+}
