@@ -12,11 +12,21 @@
 
 namespace pelton {
 
-inline void append(std::string& out, std::string_view s) { out.append(s); }
-inline void append(std::string& out, const std::string& s) { out.append(s); }
-inline void append(std::string& out, const char* s) { out.append(s); }
-inline void append(std::string& out, char c) { out.push_back(c); }
-inline void append(std::string& out, bool b) { out.append(b ? "true" : "false"); }
+inline void append(std::string& out, std::string_view s) {
+  out.append(s);
+}
+inline void append(std::string& out, const std::string& s) {
+  out.append(s);
+}
+inline void append(std::string& out, const char* s) {
+  out.append(s);
+}
+inline void append(std::string& out, char c) {
+  out.push_back(c);
+}
+inline void append(std::string& out, bool b) {
+  out.append(b ? "true" : "false");
+}
 
 template <class T>
   requires(std::is_integral_v<T> && !std::is_same_v<T, bool> && !std::is_same_v<T, char>)
@@ -28,7 +38,9 @@ void append(std::string& out, T v) {
 
 // Shortest text that reads back as the same number.
 void append(std::string& out, double v);
-inline void append(std::string& out, float v) { append(out, static_cast<double>(v)); }
+inline void append(std::string& out, float v) {
+  append(out, static_cast<double>(v));
+}
 
 // [a,b,c]
 template <class T>

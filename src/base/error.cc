@@ -16,9 +16,10 @@ void append(std::string& out, double v) {
 
 std::string_view to_string(ErrorCode code) {
   static constexpr std::array<std::string_view, 21> names = {
-      "usage", "not_found", "io", "disk_full", "bad_format", "unsupported_version", "unsupported_op",
-      "bad_type", "bad_shape", "bad_name", "limit", "out_of_memory", "no_device", "device_lost", "driver",
-      "plugin", "cancelled", "deadline", "numeric", "busy", "internal"};
+      "usage",          "not_found",   "io",        "disk_full", "bad_format", "unsupported_version",
+      "unsupported_op", "bad_type",    "bad_shape", "bad_name",  "limit",      "out_of_memory",
+      "no_device",      "device_lost", "driver",    "plugin",    "cancelled",  "deadline",
+      "numeric",        "busy",        "internal"};
   return names[static_cast<size_t>(code)];
 }
 

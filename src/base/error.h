@@ -13,9 +13,27 @@ namespace pelton {
 
 // Stable in C, C++, JSON and the server. Append only.
 enum class ErrorCode {
-  usage, not_found, io, disk_full, bad_format, unsupported_version, unsupported_op, bad_type, bad_shape,
-  bad_name, limit, out_of_memory, no_device, device_lost, driver, plugin, cancelled, deadline, numeric,
-  busy, internal,
+  usage,
+  not_found,
+  io,
+  disk_full,
+  bad_format,
+  unsupported_version,
+  unsupported_op,
+  bad_type,
+  bad_shape,
+  bad_name,
+  limit,
+  out_of_memory,
+  no_device,
+  device_lost,
+  driver,
+  plugin,
+  cancelled,
+  deadline,
+  numeric,
+  busy,
+  internal,
 };
 std::string_view to_string(ErrorCode code);
 
@@ -52,8 +70,8 @@ decltype(auto) with_place(std::string_view outer, F&& f) {
 }  // namespace pelton
 
 // States an invariant of Pelton itself; breaking it is a bug and is reported as one.
-#define PELTON_CHECK(condition, ...) \
-  do {                               \
-    if (!(condition)) [[unlikely]]   \
+#define PELTON_CHECK(condition, ...)                                                    \
+  do {                                                                                  \
+    if (!(condition)) [[unlikely]]                                                      \
       ::pelton::fail_check(__FILE__, __LINE__, #condition, ::pelton::cat(__VA_ARGS__)); \
   } while (0)

@@ -42,23 +42,41 @@ constexpr std::array<Row, kDTypeCount> kRows = {{
     {"u2", 2, Kind::unsigned_int, 0.0, 3.0},
     {"string", 0, Kind::string, 0.0, 0.0},
 }};
-const Row& row(DType t) { return kRows[static_cast<size_t>(t)]; }
+const Row& row(DType t) {
+  return kRows[static_cast<size_t>(t)];
+}
 
 }  // namespace
 
-std::string_view name(DType t) { return row(t).name; }
+std::string_view name(DType t) {
+  return row(t).name;
+}
 std::optional<DType> dtype_from_name(std::string_view text) {
   for (int i = 0; i < kDTypeCount; ++i)
     if (kRows[i].name == text) return static_cast<DType>(i);
   return std::nullopt;
 }
-int bits(DType t) { return row(t).bits; }
-bool is_float(DType t) { return row(t).kind == Kind::floating; }
-bool is_signed_int(DType t) { return row(t).kind == Kind::signed_int; }
-bool is_unsigned_int(DType t) { return row(t).kind == Kind::unsigned_int; }
-bool is_compute(DType t) { return t <= DType::boolean; }
-double lowest(DType t) { return row(t).lowest; }
-double highest(DType t) { return row(t).highest; }
+int bits(DType t) {
+  return row(t).bits;
+}
+bool is_float(DType t) {
+  return row(t).kind == Kind::floating;
+}
+bool is_signed_int(DType t) {
+  return row(t).kind == Kind::signed_int;
+}
+bool is_unsigned_int(DType t) {
+  return row(t).kind == Kind::unsigned_int;
+}
+bool is_compute(DType t) {
+  return t <= DType::boolean;
+}
+double lowest(DType t) {
+  return row(t).lowest;
+}
+double highest(DType t) {
+  return row(t).highest;
+}
 
 int64_t byte_size(DType t, int64_t count) {
   if (t == DType::string) fail(ErrorCode::bad_type, "string tensors have no byte size");

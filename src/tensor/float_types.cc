@@ -10,10 +10,10 @@ namespace {
 
 // What a format does at the top of its range.
 enum class Top : uint8_t {
-  ieee,     // exponent all ones: infinity and NaN
-  fn,       // only the all-ones pattern is NaN, no infinity
-  fnuz,     // the pattern of minus zero is NaN, no infinity, no minus zero
-  finite,   // neither
+  ieee,    // exponent all ones: infinity and NaN
+  fn,      // only the all-ones pattern is NaN, no infinity
+  fnuz,    // the pattern of minus zero is NaN, no infinity, no minus zero
+  finite,  // neither
 };
 struct Format {
   int exponent_bits, mantissa_bits, bias;
@@ -22,14 +22,22 @@ struct Format {
 
 Format format_of(DType t) {
   switch (t) {
-    case DType::f16: return {5, 10, 15, Top::ieee};
-    case DType::bf16: return {8, 7, 127, Top::ieee};
-    case DType::f8e4m3fn: return {4, 3, 7, Top::fn};
-    case DType::f8e5m2: return {5, 2, 15, Top::ieee};
-    case DType::f8e4m3fnuz: return {4, 3, 8, Top::fnuz};
-    case DType::f8e5m2fnuz: return {5, 2, 16, Top::fnuz};
-    case DType::f4e2m1: return {2, 1, 1, Top::finite};
-    default: fail(ErrorCode::internal, cat(name(t), " is not a small float format"));
+    case DType::f16:
+      return {5, 10, 15, Top::ieee};
+    case DType::bf16:
+      return {8, 7, 127, Top::ieee};
+    case DType::f8e4m3fn:
+      return {4, 3, 7, Top::fn};
+    case DType::f8e5m2:
+      return {5, 2, 15, Top::ieee};
+    case DType::f8e4m3fnuz:
+      return {4, 3, 8, Top::fnuz};
+    case DType::f8e5m2fnuz:
+      return {5, 2, 16, Top::fnuz};
+    case DType::f4e2m1:
+      return {2, 1, 1, Top::finite};
+    default:
+      fail(ErrorCode::internal, cat(name(t), " is not a small float format"));
   }
 }
 
@@ -38,9 +46,12 @@ uint32_t nan_bits(const Format& f) {
   switch (f.top) {
     case Top::ieee:
       return (((1u << f.exponent_bits) - 1) << f.mantissa_bits) | (1u << (f.mantissa_bits - 1));
-    case Top::fn: return (1u << sign_shift) - 1;
-    case Top::fnuz: return 1u << sign_shift;
-    case Top::finite: return (1u << sign_shift) - 1;  // no NaN: the largest value
+    case Top::fn:
+      return (1u << sign_shift) - 1;
+    case Top::fnuz:
+      return 1u << sign_shift;
+    case Top::finite:
+      return (1u << sign_shift) - 1;  // no NaN: the largest value
   }
   return 0;
 }
@@ -68,9 +79,12 @@ uint32_t small_float_from_double(DType t, double v, bool saturate) {
   const double largest = highest(t), magnitude = std::fabs(v);
   const uint32_t largest_bits = [&] {
     switch (f.top) {
-      case Top::ieee: return (((1u << f.exponent_bits) - 1) << f.mantissa_bits) - 1;
-      case Top::fn: return (1u << sign_shift) - 2;
-      default: return (1u << sign_shift) - 1;
+      case Top::ieee:
+        return (((1u << f.exponent_bits) - 1) << f.mantissa_bits) - 1;
+      case Top::fn:
+        return (1u << sign_shift) - 2;
+      default:
+        return (1u << sign_shift) - 1;
     }
   }();
   auto over = [&]() -> uint32_t {
@@ -88,7 +102,10 @@ uint32_t small_float_from_double(DType t, double v, bool saturate) {
   if (units < (1u << f.mantissa_bits)) {
     pattern = units;  // subnormal or zero
   } else {
-    if (units == (2u << f.mantissa_bits)) { units >>= 1; ++e; }
+    if (units == (2u << f.mantissa_bits)) {
+      units >>= 1;
+      ++e;
+    }
     pattern = (static_cast<uint32_t>(e + f.bias) << f.mantissa_bits) + (units - (1u << f.mantissa_bits));
   }
   if (pattern == 0 && f.top == Top::fnuz) return 0u;
@@ -109,16 +126,17 @@ double small_float_to_double(DType t, uint32_t bits) {
                     : (negative ? -1.0 : 1.0) * std::numeric_limits<double>::infinity();
   if (f.top == Top::fn && body == (1u << sign_shift) - 1) return nan;
   if (f.top == Top::fnuz && negative && body == 0) return nan;
-  double v = exponent == 0
-                 ? std::ldexp(static_cast<double>(mantissa), 1 - f.bias - f.mantissa_bits)
-                 : std::ldexp(static_cast<double>(mantissa + (1u << f.mantissa_bits)),
-                              static_cast<int>(exponent) - f.bias - f.mantissa_bits);
+  double v = exponent == 0 ? std::ldexp(static_cast<double>(mantissa), 1 - f.bias - f.mantissa_bits)
+                           : std::ldexp(static_cast<double>(mantissa + (1u << f.mantissa_bits)),
+                                        static_cast<int>(exponent) - f.bias - f.mantissa_bits);
   return negative ? -v : v;
 }
 
 uint16_t f16_from_float(float v) {
   return static_cast<uint16_t>(small_float_from_double(DType::f16, v, false));
 }
-float f16_to_float(uint16_t bits) { return static_cast<float>(small_float_to_double(DType::f16, bits)); }
+float f16_to_float(uint16_t bits) {
+  return static_cast<float>(small_float_to_double(DType::f16, bits));
+}
 
 }  // namespace pelton

@@ -23,14 +23,25 @@ std::shared_ptr<void> allocate(int64_t bytes) {
 uint32_t load_bits(const void* data, int width, int64_t i) {
   auto bytes = static_cast<const uint8_t*>(data);
   if (width == 8) return bytes[i];
-  if (width == 16) { uint16_t v; std::memcpy(&v, bytes + 2 * i, 2); return v; }
+  if (width == 16) {
+    uint16_t v;
+    std::memcpy(&v, bytes + 2 * i, 2);
+    return v;
+  }
   int64_t bit = i * width;
   return (bytes[bit / 8] >> (bit % 8)) & ((1u << width) - 1);
 }
 void store_bits(void* data, int width, int64_t i, uint32_t v) {
   auto bytes = static_cast<uint8_t*>(data);
-  if (width == 8) { bytes[i] = static_cast<uint8_t>(v); return; }
-  if (width == 16) { auto h = static_cast<uint16_t>(v); std::memcpy(bytes + 2 * i, &h, 2); return; }
+  if (width == 8) {
+    bytes[i] = static_cast<uint8_t>(v);
+    return;
+  }
+  if (width == 16) {
+    auto h = static_cast<uint16_t>(v);
+    std::memcpy(bytes + 2 * i, &h, 2);
+    return;
+  }
   int64_t bit = i * width;
   uint32_t mask = ((1u << width) - 1) << (bit % 8);
   bytes[bit / 8] = static_cast<uint8_t>((bytes[bit / 8] & ~mask) | ((v << (bit % 8)) & mask));
@@ -128,8 +139,10 @@ std::vector<std::string>& Tensor::mutable_strings() {
 
 Tensor Tensor::clone() const {
   Tensor t(dtype_, dims_);
-  if (dtype_ == DType::string) *t.strings_ = *strings_;
-  else if (count_) std::memcpy(const_cast<void*>(t.data_), data_, static_cast<size_t>(bytes()));
+  if (dtype_ == DType::string)
+    *t.strings_ = *strings_;
+  else if (count_)
+    std::memcpy(const_cast<void*>(t.data_), data_, static_cast<size_t>(bytes()));
   return t;
 }
 
@@ -150,15 +163,22 @@ bool Tensor::same_bytes(const Tensor& o) const {
   return true;
 }
 
-std::string Tensor::str() const { return cat(name(dtype_), dims_); }
+std::string Tensor::str() const {
+  return cat(name(dtype_), dims_);
+}
 
 double Tensor::get_double(int64_t i) const {
   switch (dtype_) {
-    case DType::f64: return load<double>(data_, i);
-    case DType::f32: return static_cast<double>(load<float>(data_, i));
-    case DType::bf16: return static_cast<double>(bf16_to_float(load<uint16_t>(data_, i)));
-    case DType::u64: return static_cast<double>(load<uint64_t>(data_, i));
-    default: break;
+    case DType::f64:
+      return load<double>(data_, i);
+    case DType::f32:
+      return static_cast<double>(load<float>(data_, i));
+    case DType::bf16:
+      return static_cast<double>(bf16_to_float(load<uint16_t>(data_, i)));
+    case DType::u64:
+      return static_cast<double>(load<uint64_t>(data_, i));
+    default:
+      break;
   }
   if (is_float(dtype_)) return small_float_to_double(dtype_, load_bits(data_, bits(dtype_), i));
   return static_cast<double>(get_int(i));
@@ -167,28 +187,42 @@ double Tensor::get_double(int64_t i) const {
 int64_t Tensor::get_int(int64_t i) const {
   switch (dtype_) {
     case DType::i64:
-    case DType::u64: return load<int64_t>(data_, i);
-    case DType::i32: return load<int32_t>(data_, i);
-    case DType::u32: return load<uint32_t>(data_, i);
-    case DType::i16: return load<int16_t>(data_, i);
-    case DType::u16: return load<uint16_t>(data_, i);
-    case DType::i8: return load<int8_t>(data_, i);
-    case DType::u8: return load<uint8_t>(data_, i);
-    case DType::boolean: return load<uint8_t>(data_, i) != 0;
+    case DType::u64:
+      return load<int64_t>(data_, i);
+    case DType::i32:
+      return load<int32_t>(data_, i);
+    case DType::u32:
+      return load<uint32_t>(data_, i);
+    case DType::i16:
+      return load<int16_t>(data_, i);
+    case DType::u16:
+      return load<uint16_t>(data_, i);
+    case DType::i8:
+      return load<int8_t>(data_, i);
+    case DType::u8:
+      return load<uint8_t>(data_, i);
+    case DType::boolean:
+      return load<uint8_t>(data_, i) != 0;
     case DType::i4:
-    case DType::i2: return sign_extend(load_bits(data_, bits(dtype_), i), bits(dtype_));
+    case DType::i2:
+      return sign_extend(load_bits(data_, bits(dtype_), i), bits(dtype_));
     case DType::u4:
-    case DType::u2: return load_bits(data_, bits(dtype_), i);
-    default: fail(ErrorCode::internal, cat(str(), " read as integers"));
+    case DType::u2:
+      return load_bits(data_, bits(dtype_), i);
+    default:
+      fail(ErrorCode::internal, cat(str(), " read as integers"));
   }
 }
 
 void Tensor::set_double(int64_t i, double v) {
   void* data = mutable_data();
   switch (dtype_) {
-    case DType::f64: return store(data, i, v);
-    case DType::f32: return store(data, i, static_cast<float>(v));
-    default: break;
+    case DType::f64:
+      return store(data, i, v);
+    case DType::f32:
+      return store(data, i, static_cast<float>(v));
+    default:
+      break;
   }
   if (is_float(dtype_)) return store_bits(data, bits(dtype_), i, small_float_from_double(dtype_, v, false));
   set_int(i, int_from_double(dtype_, v));
@@ -197,8 +231,10 @@ void Tensor::set_double(int64_t i, double v) {
 void Tensor::set_int(int64_t i, int64_t v) {
   void* data = mutable_data();
   switch (bits(dtype_)) {
-    case 64: return store(data, i, v);
-    case 32: return store(data, i, static_cast<int32_t>(static_cast<uint32_t>(static_cast<uint64_t>(v))));
+    case 64:
+      return store(data, i, v);
+    case 32:
+      return store(data, i, static_cast<int32_t>(static_cast<uint32_t>(static_cast<uint64_t>(v))));
     default:
       if (dtype_ == DType::boolean) v = v != 0;
       return store_bits(data, bits(dtype_), i, static_cast<uint32_t>(static_cast<uint64_t>(v)));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host tensors. A Tensor is a cheap handle: copies share storage, and whoever holds the only handle may write.
-// Storage is either owned (64-byte aligned) or borrowed from something kept alive (a mapped file, a caller).
-// Elements are dense in row-major order; sub-byte elements are packed from the low bits.
+// Host tensors. A Tensor is a cheap handle: copies share storage, and whoever holds the only handle may
+// write. Storage is either owned (64-byte aligned) or borrowed from something kept alive (a mapped file, a
+// caller). Elements are dense in row-major order; sub-byte elements are packed from the low bits.
 #pragma once
 
 #include <memory>
@@ -15,8 +15,8 @@ namespace pelton {
 
 class Tensor {
  public:
-  Tensor() = default;                                            // "no tensor"; defined() is false
-  Tensor(DType dtype, Dims dims);                                // uninitialised; strings start empty
+  Tensor() = default;              // "no tensor"; defined() is false
+  Tensor(DType dtype, Dims dims);  // uninitialised; strings start empty
   static Tensor zeros(DType dtype, Dims dims);
   // Borrows `bytes` (byte_size(dtype, count) of them, any alignment); `keep_alive` owns them.
   static Tensor borrow(DType dtype, Dims dims, const void* bytes, std::shared_ptr<const void> keep_alive);
@@ -25,32 +25,36 @@ class Tensor {
   template <class T>
   static Tensor from(Dims dims, const std::vector<T>& values);
   template <class T>
-  static Tensor scalar(T value) { return from<T>({}, {value}); }
-  static Tensor full(DType dtype, Dims dims, double value);      // by set_double
+  static Tensor scalar(T value) {
+    return from<T>({}, {value});
+  }
+  static Tensor full(DType dtype, Dims dims, double value);  // by set_double
 
   bool defined() const { return defined_; }
   DType dtype() const { return dtype_; }
   const Dims& dims() const { return dims_; }
   int64_t rank() const { return static_cast<int64_t>(dims_.size()); }
-  int64_t count() const { return count_; }                       // elements
+  int64_t count() const { return count_; }  // elements
   int64_t bytes() const { return byte_size(dtype_, count_); }
   const void* data() const { return data_; }
-  void* mutable_data();                                          // copies first unless the only, owning handle
-  template <class T> const T* as() const;                        // checks the dtype
-  template <class T> T* as_mutable();
+  void* mutable_data();  // copies first unless the only, owning handle
+  template <class T>
+  const T* as() const;  // checks the dtype
+  template <class T>
+  T* as_mutable();
   const std::vector<std::string>& strings() const;
   std::vector<std::string>& mutable_strings();
 
   // Element access for tests, reference code and small tensors; any dtype but string.
   double get_double(int64_t index) const;
-  int64_t get_int(int64_t index) const;                          // integers and bool; u64 keeps its bits
-  void set_double(int64_t index, double v);                      // rounds; integers truncate and saturate; NaN is 0
-  void set_int(int64_t index, int64_t v);                        // wraps to the width
+  int64_t get_int(int64_t index) const;      // integers and bool; u64 keeps its bits
+  void set_double(int64_t index, double v);  // rounds; integers truncate and saturate; NaN is 0
+  void set_int(int64_t index, int64_t v);    // wraps to the width
 
-  Tensor reshaped(Dims dims) const;                              // same elements, shared storage
+  Tensor reshaped(Dims dims) const;  // same elements, shared storage
   Tensor clone() const;
-  bool same_bytes(const Tensor& other) const;                    // dtype, dims and every bit
-  std::string str() const;                                       // "f32[2,3]"
+  bool same_bytes(const Tensor& other) const;  // dtype, dims and every bit
+  std::string str() const;                     // "f32[2,3]"
 
  private:
   std::shared_ptr<const void> storage_;
@@ -64,22 +68,40 @@ class Tensor {
 };
 
 // C++ type of a dtype: float, double, int64_t, ... bool; f16 and bf16 by tag structs holding bits.
-struct Half { uint16_t bits; };
-struct Bfloat { uint16_t bits; };
-template <class T> inline constexpr DType kDTypeOf = DType::string;
-template <> inline constexpr DType kDTypeOf<double> = DType::f64;
-template <> inline constexpr DType kDTypeOf<float> = DType::f32;
-template <> inline constexpr DType kDTypeOf<Half> = DType::f16;
-template <> inline constexpr DType kDTypeOf<Bfloat> = DType::bf16;
-template <> inline constexpr DType kDTypeOf<int64_t> = DType::i64;
-template <> inline constexpr DType kDTypeOf<int32_t> = DType::i32;
-template <> inline constexpr DType kDTypeOf<int16_t> = DType::i16;
-template <> inline constexpr DType kDTypeOf<int8_t> = DType::i8;
-template <> inline constexpr DType kDTypeOf<uint64_t> = DType::u64;
-template <> inline constexpr DType kDTypeOf<uint32_t> = DType::u32;
-template <> inline constexpr DType kDTypeOf<uint16_t> = DType::u16;
-template <> inline constexpr DType kDTypeOf<uint8_t> = DType::u8;
-template <> inline constexpr DType kDTypeOf<bool> = DType::boolean;
+struct Half {
+  uint16_t bits;
+};
+struct Bfloat {
+  uint16_t bits;
+};
+template <class T>
+inline constexpr DType kDTypeOf = DType::string;
+template <>
+inline constexpr DType kDTypeOf<double> = DType::f64;
+template <>
+inline constexpr DType kDTypeOf<float> = DType::f32;
+template <>
+inline constexpr DType kDTypeOf<Half> = DType::f16;
+template <>
+inline constexpr DType kDTypeOf<Bfloat> = DType::bf16;
+template <>
+inline constexpr DType kDTypeOf<int64_t> = DType::i64;
+template <>
+inline constexpr DType kDTypeOf<int32_t> = DType::i32;
+template <>
+inline constexpr DType kDTypeOf<int16_t> = DType::i16;
+template <>
+inline constexpr DType kDTypeOf<int8_t> = DType::i8;
+template <>
+inline constexpr DType kDTypeOf<uint64_t> = DType::u64;
+template <>
+inline constexpr DType kDTypeOf<uint32_t> = DType::u32;
+template <>
+inline constexpr DType kDTypeOf<uint16_t> = DType::u16;
+template <>
+inline constexpr DType kDTypeOf<uint8_t> = DType::u8;
+template <>
+inline constexpr DType kDTypeOf<bool> = DType::boolean;
 
 template <class T>
 const T* Tensor::as() const {
@@ -105,6 +127,6 @@ std::vector<double> to_doubles(const Tensor& t);
 std::vector<int64_t> to_ints(const Tensor& t);
 Tensor from_doubles(DType dtype, Dims dims, const std::vector<double>& values);
 Tensor from_ints(DType dtype, Dims dims, const std::vector<int64_t>& values);
-Dims row_major_strides(const Dims& dims);                        // in elements
+Dims row_major_strides(const Dims& dims);  // in elements
 
 }  // namespace pelton

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+# The commands people type. Each installs what it needs (tools/install_deps.sh), then calls CMake.
+# Set PELTON_NO_INSTALL=1 to be told what is missing instead.
+PRESET ?= cpu-release
+BUILD   = build/$(PRESET)
+PYTHON  = .venv/bin/python
+
+.PHONY: help build test check clean
+help:
+	@echo "make test    set up, build, run every test that needs no GPU"
+	@echo "make build   set up and build build/$(PRESET)"
+	@echo "make check   source checks: layers, headers, style"
+	@echo "make clean   remove build/"
+
+build:
+	tools/install_deps.sh build
+	cmake --preset $(PRESET)
+	cmake --build $(BUILD)
+
+test:
+	tools/install_deps.sh build test
+	cmake --preset $(PRESET)
+	cmake --build $(BUILD)
+	$(PYTHON) tools/run_tests.py $(BUILD) $(TEST_FLAGS)
+
+check:
+	$(PYTHON) tools/check_layers.py
+	$(PYTHON) tools/check_source.py
+	$(PYTHON) tools/check_headers.py $(BUILD)
+
+clean:
+	rm -rf build
