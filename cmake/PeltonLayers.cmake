@@ -11,7 +11,6 @@ function(pelton_layer name)
   endif()
   add_library(pelton_${name} STATIC ${ARG_SOURCES})
   target_link_libraries(pelton_${name} PRIVATE pelton_flags)
-  set_property(GLOBAL APPEND PROPERTY PELTON_LAYERS ${name})
   set_property(GLOBAL PROPERTY PELTON_LAYER_FOLDER_${name} ${ARG_DIR})
   foreach(layer ${ARG_SEES})
     target_link_libraries(pelton_${name} PUBLIC pelton_${layer})
@@ -52,9 +51,9 @@ function(pelton_python_tests folder)
   endforeach()
 endfunction()
 
-# pelton_tests(folder LINKS target...): test_<folder> from tests/<folder>/*_test.cc with the folder's ctest label, and
-# the folder's tests in Python.
-function(pelton_tests folder)
+# pelton_folder_tests(folder LINKS target...): test_<folder> from tests/<folder>/*_test.cc with the folder's ctest
+# label, and the folder's tests in Python.
+function(pelton_folder_tests folder)
   cmake_parse_arguments(ARG "" "" "LINKS" ${ARGN})
   if(NOT PELTON_TESTS)
     return()
@@ -75,12 +74,11 @@ function(pelton_tests folder)
   pelton_python_tests(${folder})
 endfunction()
 
-# The tests of every layer declared so far.
-function(pelton_layer_tests)
-  get_property(layers GLOBAL PROPERTY PELTON_LAYERS)
-  foreach(layer ${layers})
+# pelton_tests(layer...): the tests of these layers.
+function(pelton_tests)
+  foreach(layer ${ARGN})
     get_property(folder GLOBAL PROPERTY PELTON_LAYER_FOLDER_${layer})
-    pelton_tests(${folder} LINKS pelton_${layer})
+    pelton_folder_tests(${folder} LINKS pelton_${layer})
   endforeach()
 endfunction()
 

@@ -68,8 +68,9 @@ Dim::Poly Dim::expand() const {
 bool Dim::is_symbol_name(std::string_view name) {
   if (name.empty() || name.size() > 256) return false;
   if (!std::isalpha(static_cast<unsigned char>(name[0])) && name[0] != '_') return false;
-  return std::all_of(name.begin(), name.end(),
-                     [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '.'; });
+  return std::all_of(name.begin(), name.end(), [](unsigned char c) {
+    return std::isalnum(c) || c == '_' || c == '.';
+  });
 }
 
 Dim Dim::symbol(std::string_view name) {
@@ -96,10 +97,8 @@ std::string Dim::str() const {
   std::string out;
   // The constant term sorts first (empty monomial); print it last, as people write it.
   auto print = [&](const Monomial& m, int64_t c) {
-    if (!out.empty())
-      append(out, c < 0 ? " - " : " + ");
-    else if (c < 0)
-      append(out, "-");
+    if (!out.empty()) append(out, c < 0 ? " - " : " + ");
+    else if (c < 0) append(out, "-");
     uint64_t magnitude = c < 0 ? 0 - static_cast<uint64_t>(c) : static_cast<uint64_t>(c);
     if (m.empty() || magnitude != 1) append(out, magnitude);
     for (size_t i = 0; i < m.size(); ++i) {
@@ -114,18 +113,14 @@ std::string Dim::str() const {
   return out;
 }
 
-Dim Dim::operator-() const {
-  return Dim(-1) * *this;
-}
+Dim Dim::operator-() const { return Dim(-1) * *this; }
 Dim operator+(const Dim& a, const Dim& b) {
   if (a.is_const() && b.is_const()) return Dim(checked_add(a.constant_, b.constant_));
   Dim::Poly p = a.expand();
   for (const auto& [m, c] : b.expand().terms) p.add(m, c);
   return Dim::from(std::move(p));
 }
-Dim operator-(const Dim& a, const Dim& b) {
-  return a + (-b);
-}
+Dim operator-(const Dim& a, const Dim& b) { return a + (-b); }
 Dim operator*(const Dim& a, const Dim& b) {
   if (a.is_const() && b.is_const()) return Dim(checked_mul(a.constant_, b.constant_));
   Dim::Poly p, x = a.expand(), y = b.expand();
@@ -165,10 +160,8 @@ Dim Dim::floor_div(const Dim& a, const Dim& b) {
     // Terms divisible by b leave the division: floor((k*b*x + r) / b) = k*x + floor(r / b).
     Poly whole, rest;
     for (const auto& [m, c] : a.expand().terms) {
-      if (c % b.constant_ == 0)
-        whole.add(m, c / b.constant_);
-      else
-        rest.add(m, c);
+      if (c % b.constant_ == 0) whole.add(m, c / b.constant_);
+      else rest.add(m, c);
     }
     if (!whole.terms.empty()) {
       Dim r = from(std::move(rest));
@@ -185,16 +178,10 @@ Dim Dim::floor_div(const Dim& a, const Dim& b) {
       Monomial left(m);
       for (const Atom& atom : dm) {
         auto it = std::find(left.begin(), left.end(), atom);
-        if (it == left.end()) {
-          exact = false;
-          break;
-        }
+        if (it == left.end()) { exact = false; break; }
         left.erase(it);
       }
-      if (!exact || c % dc != 0) {
-        exact = false;
-        break;
-      }
+      if (!exact || c % dc != 0) { exact = false; break; }
       quotient.add(left, c / dc);
     }
     if (exact) return from(std::move(quotient));
@@ -202,9 +189,7 @@ Dim Dim::floor_div(const Dim& a, const Dim& b) {
   return call("floordiv", a, b);
 }
 
-Dim Dim::mod(const Dim& a, const Dim& b) {
-  return a - b * floor_div(a, b);
-}
+Dim Dim::mod(const Dim& a, const Dim& b) { return a - b * floor_div(a, b); }
 
 Dim Dim::min(const Dim& a, const Dim& b) {
   if (a == b) return a;
@@ -307,22 +292,16 @@ Range Dim::range(const SymbolRanges& ranges) const {
     }
     Wide a = Wide(term.min) * c, b = Wide(term.max) * c;
     bool a_open = term.min == INT64_MIN, b_open = term.max == INT64_MAX;
-    if (c < 0) {
-      std::swap(a, b);
-      std::swap(a_open, b_open);
-    }
-    low += a;
-    high += b;
-    open_low |= a_open;
-    open_high |= b_open;
+    if (c < 0) { std::swap(a, b); std::swap(a_open, b_open); }
+    low += a; high += b;
+    open_low |= a_open; open_high |= b_open;
   }
   return {open_low ? INT64_MIN : saturating(low), open_high ? INT64_MAX : saturating(high)};
 }
 
 namespace {
 
-// expr = term (('+'|'-') term)*; term = factor ('*' factor)*; factor = integer | name | name(expr, expr) |
-// -factor
+// expr = term (('+'|'-') term)*; term = factor ('*' factor)*; factor = integer | name | name(expr, expr) | -factor
 class Parser {
  public:
   explicit Parser(std::string_view text) : text_(text) {}
@@ -335,12 +314,10 @@ class Parser {
 
  private:
   [[noreturn]] void bad() {
-    fail(ErrorCode::bad_format, cat("'", text_.substr(0, 200), "' is not a dimension"),
-         cat("character ", at_), "write for example 128, N or 2*N + 1");
+    fail(ErrorCode::bad_format, cat("'", text_.substr(0, 200), "' is not a dimension"), cat("character ", at_),
+         "write for example 128, N or 2*N + 1");
   }
-  void skip() {
-    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
-  }
+  void skip() { while (at_ < text_.size() && text_[at_] == ' ') ++at_; }
   bool take(char c) {
     skip();
     if (at_ >= text_.size() || text_[at_] != c) return false;
@@ -351,12 +328,9 @@ class Parser {
     if (depth > 64) fail(ErrorCode::limit, "a dimension is nested deeper than 64");
     Dim sum = term(depth);
     for (;;) {
-      if (take('+'))
-        sum = sum + term(depth);
-      else if (take('-'))
-        sum = sum - term(depth);
-      else
-        return sum;
+      if (take('+')) sum = sum + term(depth);
+      else if (take('-')) sum = sum - term(depth);
+      else return sum;
     }
   }
   Dim term(int depth) {
@@ -377,8 +351,8 @@ class Parser {
       at_ = static_cast<size_t>(r.ptr - text_.data());
       return Dim(v);
     }
-    while (at_ < text_.size() &&
-           (std::isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '_' || text_[at_] == '.'))
+    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '_' ||
+                                  text_[at_] == '.'))
       ++at_;
     std::string_view word = text_.substr(begin, at_ - begin);
     if (!Dim::is_symbol_name(word)) bad();
@@ -399,9 +373,7 @@ class Parser {
 
 }  // namespace
 
-Dim Dim::parse(std::string_view text) {
-  return Parser(text).run();
-}
+Dim Dim::parse(std::string_view text) { return Parser(text).run(); }
 
 Tri equal(const Dim& a, const Dim& b, const SymbolRanges& ranges) {
   if (a == b) return Tri::yes;
@@ -461,8 +433,6 @@ std::optional<Dims> as_dims(const Shape& shape) {
   return out;
 }
 
-Shape to_shape(const Dims& dims) {
-  return Shape(dims.begin(), dims.end());
-}
+Shape to_shape(const Dims& dims) { return Shape(dims.begin(), dims.end()); }
 
 }  // namespace pelton
