@@ -24,6 +24,14 @@ int64_t floor_div_int(int64_t a, int64_t b) {
   int64_t q = a / b;
   return (a % b != 0 && ((a < 0) != (b < 0))) ? q - 1 : q;
 }
+int64_t eval_call(std::string_view function, int64_t a, int64_t b) {
+  if (function == "floordiv") return floor_div_int(a, b);
+  if (function == "min") return std::min(a, b);
+  if (function == "max") return std::max(a, b);
+  if (a != b && a != 1 && b != 1)
+    fail(ErrorCode::bad_shape, cat("sizes ", a, " and ", b, " do not broadcast"));
+  return a == 1 ? b : a;
+}
 int64_t saturating(__int128 v) {
   if (v > INT64_MAX) return INT64_MAX;
   if (v < INT64_MIN) return INT64_MIN;
@@ -68,9 +76,8 @@ Dim::Poly Dim::expand() const {
 bool Dim::is_symbol_name(std::string_view name) {
   if (name.empty() || name.size() > 256) return false;
   if (!std::isalpha(static_cast<unsigned char>(name[0])) && name[0] != '_') return false;
-  return std::all_of(name.begin(), name.end(), [](unsigned char c) {
-    return std::isalnum(c) || c == '_' || c == '.';
-  });
+  return std::all_of(name.begin(), name.end(),
+                     [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '.'; });
 }
 
 Dim Dim::symbol(std::string_view name) {
@@ -97,8 +104,10 @@ std::string Dim::str() const {
   std::string out;
   // The constant term sorts first (empty monomial); print it last, as people write it.
   auto print = [&](const Monomial& m, int64_t c) {
-    if (!out.empty()) append(out, c < 0 ? " - " : " + ");
-    else if (c < 0) append(out, "-");
+    if (!out.empty())
+      append(out, c < 0 ? " - " : " + ");
+    else if (c < 0)
+      append(out, "-");
     uint64_t magnitude = c < 0 ? 0 - static_cast<uint64_t>(c) : static_cast<uint64_t>(c);
     if (m.empty() || magnitude != 1) append(out, magnitude);
     for (size_t i = 0; i < m.size(); ++i) {
@@ -113,14 +122,18 @@ std::string Dim::str() const {
   return out;
 }
 
-Dim Dim::operator-() const { return Dim(-1) * *this; }
+Dim Dim::operator-() const {
+  return Dim(-1) * *this;
+}
 Dim operator+(const Dim& a, const Dim& b) {
   if (a.is_const() && b.is_const()) return Dim(checked_add(a.constant_, b.constant_));
   Dim::Poly p = a.expand();
   for (const auto& [m, c] : b.expand().terms) p.add(m, c);
   return Dim::from(std::move(p));
 }
-Dim operator-(const Dim& a, const Dim& b) { return a + (-b); }
+Dim operator-(const Dim& a, const Dim& b) {
+  return a + (-b);
+}
 Dim operator*(const Dim& a, const Dim& b) {
   if (a.is_const() && b.is_const()) return Dim(checked_mul(a.constant_, b.constant_));
   Dim::Poly p, x = a.expand(), y = b.expand();
@@ -160,8 +173,10 @@ Dim Dim::floor_div(const Dim& a, const Dim& b) {
     // Terms divisible by b leave the division: floor((k*b*x + r) / b) = k*x + floor(r / b).
     Poly whole, rest;
     for (const auto& [m, c] : a.expand().terms) {
-      if (c % b.constant_ == 0) whole.add(m, c / b.constant_);
-      else rest.add(m, c);
+      if (c % b.constant_ == 0)
+        whole.add(m, c / b.constant_);
+      else
+        rest.add(m, c);
     }
     if (!whole.terms.empty()) {
       Dim r = from(std::move(rest));
@@ -178,10 +193,16 @@ Dim Dim::floor_div(const Dim& a, const Dim& b) {
       Monomial left(m);
       for (const Atom& atom : dm) {
         auto it = std::find(left.begin(), left.end(), atom);
-        if (it == left.end()) { exact = false; break; }
+        if (it == left.end()) {
+          exact = false;
+          break;
+        }
         left.erase(it);
       }
-      if (!exact || c % dc != 0) { exact = false; break; }
+      if (!exact || c % dc != 0) {
+        exact = false;
+        break;
+      }
       quotient.add(left, c / dc);
     }
     if (exact) return from(std::move(quotient));
@@ -189,7 +210,9 @@ Dim Dim::floor_div(const Dim& a, const Dim& b) {
   return call("floordiv", a, b);
 }
 
-Dim Dim::mod(const Dim& a, const Dim& b) { return a - b * floor_div(a, b); }
+Dim Dim::mod(const Dim& a, const Dim& b) {
+  return a - b * floor_div(a, b);
+}
 
 Dim Dim::min(const Dim& a, const Dim& b) {
   if (a == b) return a;
@@ -202,6 +225,25 @@ Dim Dim::max(const Dim& a, const Dim& b) {
   Dim difference = a - b;
   if (difference.is_const()) return difference.constant_ > 0 ? a : b;
   return a < b ? call("max", a, b) : call("max", b, a);
+}
+
+Dim Dim::broadcast(const Dim& a, const Dim& b) {
+  if (a == b || b == Dim(1)) return a;
+  if (a == Dim(1)) return b;
+  if (a.is_const() && b.is_const()) return apply("broadcast", a, b);
+  return a < b ? call("broadcast", a, b) : call("broadcast", b, a);
+}
+
+// The one place that knows the functions by name.
+Dim Dim::apply(std::string_view function, const Dim& a, const Dim& b) {
+  if (function == "broadcast" && a.is_const() && b.is_const())
+    return eval_call(function, a.value(), b.value());
+  if (function == "floordiv") return floor_div(a, b);
+  if (function == "mod") return mod(a, b);
+  if (function == "min") return min(a, b);
+  if (function == "max") return max(a, b);
+  if (function == "broadcast") return broadcast(a, b);
+  fail(ErrorCode::bad_format, cat("unknown dimension function '", function, "'"));
 }
 
 void Dim::collect_symbols(std::set<std::string>& into) const {
@@ -226,9 +268,7 @@ int64_t Dim::eval(const SymbolValues& values) const {
         v = it->second;
       } else {
         int64_t a = atom.args[0].eval(values), b = atom.args[1].eval(values);
-        v = atom.function == "floordiv" ? floor_div_int(a, b)
-            : atom.function == "min"    ? std::min(a, b)
-                                        : std::max(a, b);
+        v = eval_call(atom.function, a, b);
       }
       product = checked_mul(product, v);
     }
@@ -247,10 +287,8 @@ Dim Dim::substitute(const std::map<std::string, Dim, std::less<>>& replacements)
         auto it = replacements.find(atom.text);
         product = product * (it == replacements.end() ? symbol(atom.text) : it->second);
       } else {
-        Dim a = atom.args[0].substitute(replacements), b = atom.args[1].substitute(replacements);
-        product = product * (atom.function == "floordiv" ? floor_div(a, b)
-                             : atom.function == "min"    ? min(a, b)
-                                                         : max(a, b));
+        product = product * apply(atom.function, atom.args[0].substitute(replacements),
+                                  atom.args[1].substitute(replacements));
       }
     }
     sum = sum + product;
@@ -281,6 +319,8 @@ Range Dim::range(const SymbolRanges& ranges) const {
           }
         } else if (atom.function == "min") {
           r = {std::min(a.min, b.min), std::min(a.max, b.max)};
+        } else if (atom.function == "broadcast") {
+          r = {std::min(a.min, b.min), std::max(a.max, b.max)};
         } else {
           r = {std::max(a.min, b.min), std::max(a.max, b.max)};
         }
@@ -292,16 +332,22 @@ Range Dim::range(const SymbolRanges& ranges) const {
     }
     Wide a = Wide(term.min) * c, b = Wide(term.max) * c;
     bool a_open = term.min == INT64_MIN, b_open = term.max == INT64_MAX;
-    if (c < 0) { std::swap(a, b); std::swap(a_open, b_open); }
-    low += a; high += b;
-    open_low |= a_open; open_high |= b_open;
+    if (c < 0) {
+      std::swap(a, b);
+      std::swap(a_open, b_open);
+    }
+    low += a;
+    high += b;
+    open_low |= a_open;
+    open_high |= b_open;
   }
   return {open_low ? INT64_MIN : saturating(low), open_high ? INT64_MAX : saturating(high)};
 }
 
 namespace {
 
-// expr = term (('+'|'-') term)*; term = factor ('*' factor)*; factor = integer | name | name(expr, expr) | -factor
+// expr = term (('+'|'-') term)*; term = factor ('*' factor)*; factor = integer | name | name(expr, expr) |
+// -factor
 class Parser {
  public:
   explicit Parser(std::string_view text) : text_(text) {}
@@ -314,10 +360,12 @@ class Parser {
 
  private:
   [[noreturn]] void bad() {
-    fail(ErrorCode::bad_format, cat("'", text_.substr(0, 200), "' is not a dimension"), cat("character ", at_),
-         "write for example 128, N or 2*N + 1");
+    fail(ErrorCode::bad_format, cat("'", text_.substr(0, 200), "' is not a dimension"),
+         cat("character ", at_), "write for example 128, N or 2*N + 1");
   }
-  void skip() { while (at_ < text_.size() && text_[at_] == ' ') ++at_; }
+  void skip() {
+    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
+  }
   bool take(char c) {
     skip();
     if (at_ >= text_.size() || text_[at_] != c) return false;
@@ -328,9 +376,12 @@ class Parser {
     if (depth > 64) fail(ErrorCode::limit, "a dimension is nested deeper than 64");
     Dim sum = term(depth);
     for (;;) {
-      if (take('+')) sum = sum + term(depth);
-      else if (take('-')) sum = sum - term(depth);
-      else return sum;
+      if (take('+'))
+        sum = sum + term(depth);
+      else if (take('-'))
+        sum = sum - term(depth);
+      else
+        return sum;
     }
   }
   Dim term(int depth) {
@@ -351,8 +402,8 @@ class Parser {
       at_ = static_cast<size_t>(r.ptr - text_.data());
       return Dim(v);
     }
-    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '_' ||
-                                  text_[at_] == '.'))
+    while (at_ < text_.size() &&
+           (std::isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '_' || text_[at_] == '.'))
       ++at_;
     std::string_view word = text_.substr(begin, at_ - begin);
     if (!Dim::is_symbol_name(word)) bad();
@@ -361,11 +412,7 @@ class Parser {
     if (!take(',')) bad();
     Dim b = expr(depth + 1);
     if (!take(')')) bad();
-    if (word == "floordiv") return Dim::floor_div(a, b);
-    if (word == "mod") return Dim::mod(a, b);
-    if (word == "min") return Dim::min(a, b);
-    if (word == "max") return Dim::max(a, b);
-    bad();
+    return Dim::apply(word, a, b);
   }
   std::string_view text_;
   size_t at_ = 0;
@@ -373,7 +420,9 @@ class Parser {
 
 }  // namespace
 
-Dim Dim::parse(std::string_view text) { return Parser(text).run(); }
+Dim Dim::parse(std::string_view text) {
+  return Parser(text).run();
+}
 
 Tri equal(const Dim& a, const Dim& b, const SymbolRanges& ranges) {
   if (a == b) return Tri::yes;
@@ -433,6 +482,8 @@ std::optional<Dims> as_dims(const Shape& shape) {
   return out;
 }
 
-Shape to_shape(const Dims& dims) { return Shape(dims.begin(), dims.end()); }
+Shape to_shape(const Dims& dims) {
+  return Shape(dims.begin(), dims.end());
+}
 
 }  // namespace pelton

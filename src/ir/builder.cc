@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ir/builder.h"
+
+#include <algorithm>
+
+#include "ir/op.h"
+
+namespace pelton::ir {
+
+std::vector<ValueId> Builder::ops(std::string_view op_name, std::vector<ValueId> inputs, Attrs attrs,
+                                  size_t output_count) {
+  while (!inputs.empty() && !inputs.back()) inputs.pop_back();
+  NodeId id =
+      graph_.add_node(pelton::ir::op(op_name), std::move(inputs), std::move(attrs), output_count, name_, at_);
+  infer(graph_, id);
+  return graph_[id].outputs;
+}
+
+ValueId Builder::op(std::string_view op_name, std::vector<ValueId> inputs, Attrs attrs) {
+  return ops(op_name, std::move(inputs), std::move(attrs), 1)[0];
+}
+
+ValueId Builder::constant(Tensor value) {
+  return op("constant", {}, {{"value", std::move(value)}});
+}
+ValueId Builder::scalar(DType dtype, double value) {
+  return constant(Tensor::full(dtype, {}, value));
+}
+ValueId Builder::ints(const Ints& values) {
+  return constant(Tensor::from<int64_t>({static_cast<int64_t>(values.size())}, values));
+}
+
+ValueId Builder::cast(ValueId x, DType to) {
+  return dtype(x) == to ? x : op("cast", {x}, {{"to", to}});
+}
+ValueId Builder::reshape(ValueId x, Shape to) {
+  return shape(x) == to ? x : op("reshape", {x}, {{"dims", std::move(to)}});
+}
+ValueId Builder::transpose(ValueId x, Ints perm) {
+  if (std::is_sorted(perm.begin(), perm.end())) return x;
+  return op("transpose", {x}, {{"perm", std::move(perm)}});
+}
+ValueId Builder::unsqueeze(ValueId x, const Ints& axes) {
+  Shape to = shape(x);
+  Ints sorted = axes;
+  int64_t rank = static_cast<int64_t>(to.size() + axes.size());
+  for (int64_t& a : sorted) a = a < 0 ? a + rank : a;
+  std::sort(sorted.begin(), sorted.end());
+  for (int64_t a : sorted) {
+    PELTON_CHECK(a >= 0 && a <= static_cast<int64_t>(to.size()), "unsqueeze axes ", axes);
+    to.insert(to.begin() + a, Dim(1));
+  }
+  return reshape(x, std::move(to));
+}
+ValueId Builder::broadcast_to(ValueId x, Shape to) {
+  return shape(x) == to ? x : op("broadcast_to", {x}, {{"dims", std::move(to)}});
+}
+ValueId Builder::reduce(std::string_view op_name, ValueId x, Ints axes, bool keep_dims) {
+  return op(op_name, {x}, {{"axes", std::move(axes)}, {"keep_dims", keep_dims}});
+}
+
+}  // namespace pelton::ir

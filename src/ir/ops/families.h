@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The families of the op table; table.cc calls each once.
+#pragma once
+
+#include <deque>
+
+#include "ir/op.h"
+
+namespace pelton::ir {
+
+using OpRows = std::deque<OpDef>;  // rows never move
+
+void add_pointwise(OpRows& rows);
+void add_cast(OpRows& rows);
+void add_shape(OpRows& rows);
+
+}  // namespace pelton::ir
