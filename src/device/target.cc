@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/target.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "base/thread_pool.h"
+
+namespace pelton::device {
+namespace {
+
+constexpr std::array<const char*, 5> kIsaNames = {"scalar", "avx2", "avx512", "avx512_vnni", "avx512_bf16"};
+
+CpuIsa isa_from(const std::string& text, const char* what) {
+  for (size_t i = 0; i < kIsaNames.size(); ++i)
+    if (text == kIsaNames[i]) return static_cast<CpuIsa>(i);
+  fail(ErrorCode::bad_name, cat("unknown CPU instruction set '", text, "'"), what,
+       "use scalar, avx2, avx512, avx512_vnni or avx512_bf16");
+}
+
+CpuIsa detected_isa() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return CpuIsa::scalar;
+  if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
+      !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl"))
+    return CpuIsa::avx2;
+  if (!__builtin_cpu_supports("avx512vnni")) return CpuIsa::avx512;
+  return __builtin_cpu_supports("avx512bf16") ? CpuIsa::avx512_bf16 : CpuIsa::avx512_vnni;
+#else
+  return CpuIsa::scalar;
+#endif
+}
+
+int64_t cache_bytes(int name, int64_t fallback) {
+  long v = sysconf(name);
+  return v > 0 ? v : fallback;
+}
+
+}  // namespace
+
+const char* to_string(CpuIsa isa) {
+  return kIsaNames[static_cast<size_t>(isa)];
+}
+
+Target detect_cpu(int threads) {
+  Target t;
+  t.isa = detected_isa();
+  if (const char* wanted = std::getenv("PELTON_CPU_ISA"))
+    t.isa = std::min(t.isa, isa_from(wanted, "environment variable PELTON_CPU_ISA"));
+  t.name = cat("cpu-", to_string(t.isa));
+  t.threads = threads > 0 ? threads : pelton::threads();
+  t.l1_bytes = cache_bytes(_SC_LEVEL1_DCACHE_SIZE, t.l1_bytes);
+  t.l2_bytes = cache_bytes(_SC_LEVEL2_CACHE_SIZE, t.l2_bytes);
+  t.memory_bytes = cache_bytes(_SC_PHYS_PAGES, 0) * cache_bytes(_SC_PAGESIZE, 0);
+  return t;
+}
+
+Target parse_target(const std::string& text) {
+  if (text == "cpu" || text == "auto") return detect_cpu();
+  if (text.rfind("cpu-", 0) == 0) {
+    Target t = detect_cpu();
+    t.isa = isa_from(text.substr(4), "target");
+    t.name = text;
+    return t;
+  }
+  fail(ErrorCode::bad_name, cat("unknown target '", text, "'"), "", "use cpu or cpu-avx2, cpu-avx512, ...");
+}
+
+}  // namespace pelton::device
