@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan made ready to run in this process: immutable and shared by any number of threads. What a run changes
+// (arena, bound buffers, state) is in a Context, used by one thread at a time.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/kernel.h"
+#include "ir/eval.h"
+#include "runtime/plan.h"
+
+namespace pelton::runtime {
+
+struct ExecutableOptions {
+  int max_contexts = 0;             // 0: no limit
+  int64_t wait_ns = -1;             // for a free context; -1: as long as it takes, 0: refuse at once (busy)
+  int64_t memory_budget_bytes = 0;  // weights, kernels and contexts together; 0: no limit
+  int max_programs = 64;      // sets of input sizes whose prepared kernels are kept (least recently used go)
+  bool check_memory = false;  // derive the memory plan a second time and compare
+};
+
+// Bytes, for the sizes in use so far.
+struct Memory {
+  int64_t weights = 0;   // constants of the plan (shared between plans by content)
+  int64_t packed = 0;    // weights that kernels re-ordered
+  int64_t arena = 0;     // of one context
+  int64_t scratch = 0;   // of one context; part of its arena
+  int64_t contexts = 0;  // contexts that exist
+  int64_t total() const { return weights + packed + contexts * arena; }
+};
+
+// A step that ran, reported to RunOptions::observe.
+struct StepEvent {
+  const ir::Graph& graph;
+  ir::NodeId node;
+  std::string_view implementation;  // that really ran
+  int64_t start_ns, end_ns;
+  int depth;                                  // 0: the plan's graph; more: sub-graphs
+  const std::vector<ir::HostValue>& outputs;  // of this step, valid during the call; in the physical layout
+};
+
+struct RunOptions {
+  ir::RandomKey random;
+  const std::atomic<bool>* cancel = nullptr;  // looked at between nodes
+  int64_t deadline_ns = 0;                    // on the clock of now_ns(); 0: none
+  std::function<void(const StepEvent&)> observe;
+};
+
+class Region;
+class Frame;
+class Executable;
+
+class Context {
+ public:
+  ~Context();
+  Context(Context&&) noexcept;
+  Context& operator=(Context&&) noexcept;
+
+  // Inputs in graph order, types and sizes checked by name. The results own their memory.
+  std::vector<ir::HostValue> run(const std::vector<ir::HostValue>& inputs, const RunOptions& options = {});
+  std::vector<Tensor> run_tensors(const std::vector<Tensor>& inputs, const RunOptions& options = {});
+
+  // Bound runs touch no memory but the caller's and the context's own. Buffers stay the caller's and must
+  // outlive the runs that use them; results must not overlap inputs. A bound output must have exactly the
+  // size the run gives it (output_dims).
+  void bind_input(size_t index, Dims dims, const void* data);
+  void bind_output(size_t index, void* data, int64_t bytes);
+  void run_bound(const RunOptions& options = {});
+  // Sizes of the results for the inputs bound now; bad_shape if they depend on data.
+  std::vector<Dims> output_dims();
+
+  // State slots in graph order. They start at their initial values and change with each run.
+  const Tensor& state(size_t slot) const;
+  void set_state(size_t slot, Tensor value);
+  void reset_state();
+
+ private:
+  friend class Executable;
+  explicit Context(std::shared_ptr<const Executable> executable, std::unique_ptr<Frame> frame);
+  std::shared_ptr<const Executable> executable_;
+  std::unique_ptr<Frame> frame_;
+};
+
+class Executable : public std::enable_shared_from_this<Executable> {
+ public:
+  // `registry` must outlive the executable. An implementation that the plan names and this process lacks, or
+  // that refuses on `target`, is replaced by the first that takes the node; notes() says so.
+  static std::shared_ptr<const Executable> create(std::shared_ptr<const Plan> plan,
+                                                  const backend::Registry& registry,
+                                                  const device::Target& target,
+                                                  const ExecutableOptions& options = {});
+  ~Executable();
+
+  const Plan& plan() const { return *plan_; }
+  const ir::Graph& graph() const { return plan_->graph; }
+  const device::Target& target() const { return target_; }
+  const std::vector<Choice>& choices() const;  // those that run here
+  const std::vector<std::string>& notes() const { return notes_; }
+
+  // From the pool; goes back when destroyed. `busy` if none is free within wait_ns.
+  Context context() const;
+  // run() on a context of the pool.
+  std::vector<ir::HostValue> run(const std::vector<ir::HostValue>& inputs,
+                                 const RunOptions& options = {}) const;
+  // Prepares kernels and plans memory for these input sizes without running; used by memory reports.
+  void prepare(const std::vector<Dims>& input_dims) const;
+  Memory memory() const;
+
+ private:
+  friend class Context;
+  Executable(std::shared_ptr<const Plan> plan, const backend::Registry& registry,
+             const device::Target& target, const ExecutableOptions& options);
+  struct Pool;
+  std::shared_ptr<const Plan> plan_;
+  device::Target target_;
+  ExecutableOptions options_;
+  std::vector<std::string> notes_;
+  std::unique_ptr<Region> region_;
+  std::unique_ptr<Pool> pool_;
+};
+
+}  // namespace pelton::runtime
