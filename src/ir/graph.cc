@@ -90,6 +90,7 @@ Graph& Graph::operator=(const Graph& o) {
   name = o.name;
   inputs = o.inputs;
   outputs = o.outputs;
+  output_names = o.output_names;
   slots = o.slots;
   aliases = o.aliases;
   checks = o.checks;
@@ -111,6 +112,17 @@ ValueId Graph::new_value(Type type, std::string value_name) {
 ValueId Graph::add_input(Type type, std::string value_name) {
   inputs.push_back(new_value(std::move(type), std::move(value_name)));
   return inputs.back();
+}
+
+void Graph::add_output(ValueId value, std::string output_name) {
+  output_names.resize(outputs.size());
+  outputs.push_back(value);
+  output_names.push_back(std::move(output_name));
+}
+
+const std::string& Graph::output_name(size_t index) const {
+  if (index < output_names.size() && !output_names[index].empty()) return output_names[index];
+  return values_[outputs[index].index].name;
 }
 
 ValueId Graph::add_slot(Slot slot) {

@@ -114,12 +114,17 @@ class Graph {
 
   std::string name;
   std::vector<ValueId> inputs, outputs;
+  // Names of the outputs as callers know them; passes never change them. May be shorter than outputs or hold
+  // empty names: then the value's own name serves. Read through output_name().
+  std::vector<std::string> output_names;
   std::vector<Slot> slots;
   std::vector<Alias> aliases;
   std::vector<Fact> checks, guards;
   std::shared_ptr<SymbolTable> symbols;  // shared with sub-graphs
 
   ValueId add_input(Type type, std::string value_name = {});
+  void add_output(ValueId value, std::string output_name = {});
+  const std::string& output_name(size_t index) const;
   ValueId add_slot(Slot slot);  // returns the old value
   // Appends (or inserts before `at`); output values get default types until inferred.
   NodeId add_node(const OpDef& op, std::vector<ValueId> inputs, Attrs attrs, size_t output_count,

@@ -84,7 +84,12 @@ std::optional<Contents> InferContext::contents(size_t i) const {
 }
 
 void InferContext::output(size_t i, Type t) {
-  if (i < node.outputs.size()) graph.edit(node.outputs[i]).type = std::move(t);
+  if (i >= node.outputs.size()) return;
+  Type& held = graph.edit(node.outputs[i]).type;
+  // A layout chosen by a pass stays; ops that set one say so in the new type.
+  if (t.is_tensor() && t.layout.is_plain() && held.is_tensor() && held.rank() == t.rank())
+    t.layout = held.layout;
+  held = std::move(t);
 }
 void InferContext::output_contents(size_t i, Contents c) {
   if (i < node.outputs.size() && c.size() <= kMaxContents)

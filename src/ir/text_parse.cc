@@ -399,8 +399,8 @@ class TextParser {
     }
     if (!peek('}')) {
       do {
-        g.outputs.push_back(use(labels));
-        name_after_at(g, g.outputs.back());
+        ValueId v = use(labels);
+        g.add_output(v, take('@') ? text() : std::string());
       } while (take(','));
     }
     expect('}');

@@ -153,13 +153,16 @@ class Printer {
     for (const Alias& a : g_.aliases)
       append(out, cat(inner, a.must ? "must" : "may", " alias output ", a.output, " input ", a.input, "\n"));
     append(out, cat(inner, "return "));
-    for (size_t i = 0; i < g_.outputs.size(); ++i)
-      append(out, cat(i ? ", " : "", label(g_.outputs[i]), value_name(g_.outputs[i])));
+    for (size_t i = 0; i < g_.outputs.size(); ++i) {
+      const std::string& n = g_.output_name(i);
+      append(out, cat(i ? ", " : "", label(g_.outputs[i])));
+      if (!n.empty() && label(g_.outputs[i]) != cat("%", n)) append(out, cat(" @", quoted(n)));
+    }
     return cat(out, "\n", indent, "}");
   }
 
  private:
-  // Names of graph inputs and outputs are part of the interface: spelled out when the label cannot show them.
+  // Names of graph inputs are part of the interface: spelled out when the label cannot show them.
   std::string value_name(ValueId v) const {
     const std::string& n = g_[v].name;
     return n.empty() || label(v) == cat("%", n) ? "" : cat(" @", quoted(n));

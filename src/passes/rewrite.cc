@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/rewrite.h"
+
+#include <algorithm>
+#include <cmath>
+#include <unordered_map>
+
+namespace pelton::passes {
+
+using namespace ir;
+
+bool remove_dead(Graph& graph) {
+  bool changed = false;
+  std::vector<NodeId> order(graph.order());
+  for (auto it = order.rbegin(); it != order.rend(); ++it) {
+    const Node& n = graph[*it];
+    if (n.op->effects == Effects::ordered) continue;
+    if (std::all_of(n.outputs.begin(), n.outputs.end(), [&](ValueId v) { return graph.unused(v); })) {
+      graph.remove(*it);
+      changed = true;
+    }
+  }
+  return changed;
+}
+
+bool apply_rules(Graph& graph, std::span<const Rule> rules, const Context& context) {
+  std::unordered_map<std::string_view, std::vector<const Rule*>> by_op;
+  std::vector<const Rule*> anywhere;
+  for (const Rule& r : rules) {
+    if (r.ops.empty()) anywhere.push_back(&r);
+    for (std::string_view op : r.ops) by_op[op].push_back(&r);
+  }
+  bool changed = false;
+  // Each round visits every node once; a chain of n nested rewrites settles in at most n rounds, real graphs
+  // in few.
+  for (int round = 0; round < 64; ++round) {
+    bool fired = false;
+    for (NodeId id : std::vector<NodeId>(graph.order())) {
+      if (!graph[id].alive) continue;
+      auto try_rules = [&](const std::vector<const Rule*>& list) {
+        for (const Rule* r : list) {
+          const auto& outs = graph[id].outputs;
+          if (std::all_of(outs.begin(), outs.end(), [&](ValueId v) { return graph.unused(v); })) return;
+          if (r->apply(graph, id, context)) {
+            context.count(r->name);
+            fired = true;
+          }
+        }
+      };
+      if (auto it = by_op.find(graph.op(id).name); it != by_op.end()) try_rules(it->second);
+      try_rules(anywhere);
+    }
+    if (!fired) break;
+    changed = true;
+    remove_dead(graph);
+  }
+  return changed;
+}
+
+NodeId producer(const Graph& graph, ValueId v, std::string_view op_name) {
+  if (!v) return {};
+  NodeId id = graph[v].producer;
+  return id && graph[id].is(op_name) ? id : NodeId{};
+}
+
+ValueId input(const Graph& graph, NodeId node, size_t index) {
+  const Node& n = graph[node];
+  return index < n.inputs.size() ? n.inputs[index] : ValueId{};
+}
+ValueId result(const Graph& graph, NodeId node, size_t index) {
+  return graph[node].outputs[index];
+}
+
+std::optional<double> uniform(const Graph& graph, ValueId v) {
+  const Tensor* t = graph.constant(v);
+  if (!t || t->count() == 0 || t->dtype() == DType::string) return std::nullopt;
+  double first = t->get_double(0);
+  if (t->count() > 1) {
+    if (std::isnan(first)) return std::nullopt;
+    for (int64_t i = 1; i < t->count(); ++i)
+      if (t->get_double(i) != first) return std::nullopt;
+  }
+  return first;
+}
+
+bool is_uniform(const Graph& graph, ValueId v, double value, double relative_tolerance) {
+  auto c = uniform(graph, v);
+  return c && std::fabs(*c - value) <= relative_tolerance * std::fabs(value);
+}
+
+bool single_use(const Graph& graph, ValueId v) {
+  return graph[v].uses.size() == 1 && !graph.is_output(v);
+}
+
+bool same_shape(const Graph& graph, ValueId a, ValueId b) {
+  const Type &x = graph.type(a), &y = graph.type(b);
+  return x.is_tensor() && y.is_tensor() && x.ranked && y.ranked && x.shape == y.shape;
+}
+
+ValueId other_operand(const Graph& graph, NodeId node, ValueId v) {
+  const Node& n = graph[node];
+  if (n.inputs.size() != 2) return {};
+  if (n.inputs[0] == v) return n.inputs[1];
+  return n.inputs[1] == v ? n.inputs[0] : ValueId{};
+}
+
+std::optional<WithScalar> with_scalar(const Graph& graph, NodeId node) {
+  ValueId a = input(graph, node, 0), b = input(graph, node, 1);
+  if (auto s = uniform(graph, b)) return WithScalar{a, b, *s};
+  if (auto s = uniform(graph, a)) return WithScalar{b, a, *s};
+  return std::nullopt;
+}
+
+void replace(Graph& graph, NodeId node, ValueId v) {
+  ValueId old = graph[node].outputs[0];
+  const Type &a = graph.type(old), &b = graph.type(v);
+  PELTON_CHECK(a.kind == b.kind && (!a.is_tensor() || (a.dtype == b.dtype && a.rank() == b.rank())),
+               graph.describe(node), ": ", a.str(), " replaced by ", b.str());
+  graph.replace_uses(old, v);
+}
+
+}  // namespace pelton::passes
