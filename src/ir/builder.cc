@@ -59,4 +59,35 @@ ValueId Builder::reduce(std::string_view op_name, ValueId x, Ints axes, bool kee
   return op(op_name, {x}, {{"axes", std::move(axes)}, {"keep_dims", keep_dims}});
 }
 
+bool expand(Graph& graph, NodeId id) {
+  if (!graph.op(id).decompose) return false;
+  const Node node = graph[id];  // a copy: the graph grows meanwhile
+  Builder b(graph, id);
+  b.set_name(node.name);
+  std::vector<ValueId> results = node.op->decompose(b, node);
+  PELTON_CHECK(results.size() == node.outputs.size(), graph.describe(id), " decomposes into ", results.size(),
+               " results");
+  for (size_t i = 0; i < results.size(); ++i) graph.replace_uses(node.outputs[i], results[i]);
+  graph.remove(id);
+  return true;
+}
+
+std::vector<ValueId> inline_graph(Builder& b, const Graph& body, const std::vector<ValueId>& inputs) {
+  PELTON_CHECK(inputs.size() == body.inputs.size() && body.slots.empty(), "graph ", body.name,
+               " inlined with ", inputs.size(), " inputs");
+  std::vector<ValueId> map(body.value_count());
+  for (size_t i = 0; i < inputs.size(); ++i) map[body.inputs[i].index] = inputs[i];
+  for (NodeId id : body.order()) {
+    const Node& n = body[id];
+    std::vector<ValueId> operands;
+    for (ValueId v : n.inputs) operands.push_back(v ? map[v.index] : ValueId{});
+    if (!n.name.empty()) b.set_name(n.name);
+    std::vector<ValueId> results = b.ops(n.op->name, std::move(operands), n.attrs, n.outputs.size());
+    for (size_t i = 0; i < results.size(); ++i) map[n.outputs[i].index] = results[i];
+  }
+  std::vector<ValueId> outputs;
+  for (ValueId v : body.outputs) outputs.push_back(map[v.index]);
+  return outputs;
+}
+
 }  // namespace pelton::ir

@@ -52,4 +52,9 @@ class Builder {
   std::string name_;
 };
 
+// Replaces `node` by its decomposition and removes it; false if its op has none.
+bool expand(Graph& graph, NodeId node);
+// Copies the nodes of `body`, its inputs standing for `inputs`; returns what its outputs become.
+std::vector<ValueId> inline_graph(Builder& b, const Graph& body, const std::vector<ValueId>& inputs);
+
 }  // namespace pelton::ir

@@ -13,5 +13,7 @@ using OpRows = std::deque<OpDef>;  // rows never move
 void add_pointwise(OpRows& rows);
 void add_cast(OpRows& rows);
 void add_shape(OpRows& rows);
+void add_activation(OpRows& rows);
+void add_norm(OpRows& rows);
 
 }  // namespace pelton::ir

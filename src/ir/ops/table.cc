@@ -17,6 +17,8 @@ struct Table {
     add_pointwise(rows);
     add_cast(rows);
     add_shape(rows);
+    add_activation(rows);
+    add_norm(rows);
     for (const OpDef& row : rows) index(row);
   }
   void index(const OpDef& row) {

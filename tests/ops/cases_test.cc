@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs the stored cases of tests/ops/cases (format in tests/ops/README.md).
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/file.h"
+#include "interp/interpreter.h"
+#include "ir/builder.h"
+#include "ir/text.h"
+#include "ir/verify.h"
+
+using namespace pelton;
+using namespace pelton::ir;
+
+namespace {
+
+struct Case {
+  std::string name, code, graph;
+  std::vector<std::string> words;
+  std::vector<HostValue> inputs;
+  std::vector<Tensor> outputs;
+  double rtol = -1, atol = 0, decomposed = 2e-5;  // rtol -1: by element type
+};
+
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> out;
+  while (!text.empty()) {
+    size_t end = std::min(text.find(separator), text.size());
+    out.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out;
+}
+
+std::string trimmed(const std::string& s) {
+  size_t first = s.find_first_not_of(' ');
+  return first == s.npos ? "" : s.substr(first, s.find_last_not_of(' ') + 1 - first);
+}
+
+Tensor read_tensor(const std::string& text) {
+  size_t open = text.find('<'), close = text.find(">{");
+  REQUIRE(close != text.npos);
+  std::string type = text.substr(open + 1, close - open - 1);
+  Graph g =
+      parse_graph(cat("graph \"v\"() {\n%0 = constant() {value = ", text, "} : ", type, "\nreturn %0\n}"));
+  return *g.constant(g.outputs[0]);
+}
+
+void read_head(Case& c, const std::string& line) {
+  std::vector<std::string> words = split(line, ' ');
+  c.name = words.at(1);
+  if (words[0] == "refuse") {
+    c.code = words.at(2);
+    size_t rest = line.find(c.code) + c.code.size();
+    for (const std::string& w : split(std::string_view(line).substr(rest), '|'))
+      c.words.push_back(trimmed(w));
+    return;
+  }
+  for (size_t i = 2; i < words.size(); ++i) {
+    size_t equals = words[i].find('=');
+    std::string key = words[i].substr(0, equals);
+    double value = std::strtod(words[i].c_str() + equals + 1, nullptr);
+    REQUIRE((key == "rtol" || key == "atol" || key == "decomposed"));
+    (key == "rtol" ? c.rtol : key == "atol" ? c.atol : c.decomposed) = value;
+  }
+}
+
+std::vector<Case> read_cases(const std::string& path) {
+  std::vector<Case> cases;
+  for (const std::string& line : split(read_file(path), '\n')) {
+    if (line.starts_with("//")) continue;
+    if (line.starts_with("case ") || line.starts_with("refuse "))
+      read_head(cases.emplace_back(), line);
+    else if (line.starts_with("in "))
+      cases.back().inputs.emplace_back(read_tensor(line.substr(3)));
+    else if (line.starts_with("out "))
+      cases.back().outputs.push_back(read_tensor(line.substr(4)));
+    else if (!line.empty())
+      append(cases.back().graph, cat(line, "\n"));
+  }
+  return cases;
+}
+
+double default_rtol(DType t) {
+  switch (t) {
+    case DType::f64:
+      return 1e-12;
+    case DType::f32:
+      return 3e-7;
+    case DType::f16:
+      return 1e-3;
+    case DType::bf16:
+      return 8e-3;
+    default:
+      return 0;
+  }
+}
+
+// "" or what differs first.
+std::string difference(const Tensor& got, const Tensor& want, double rtol, double atol) {
+  if (got.dtype() != want.dtype() || got.dims() != want.dims())
+    return cat("got ", got.str(), ", expected ", want.str());
+  if (!is_float(want.dtype())) {
+    if (want.dtype() == DType::string) return got.strings() == want.strings() ? "" : "strings differ";
+    for (int64_t i = 0; i < want.count(); ++i)
+      if (got.get_int(i) != want.get_int(i))
+        return cat("element ", i, ": got ", got.get_int(i), ", expected ", want.get_int(i));
+    return "";
+  }
+  for (int64_t i = 0; i < want.count(); ++i) {
+    double a = got.get_double(i), b = want.get_double(i);
+    bool same = std::isnan(a) || std::isnan(b) ? std::isnan(a) && std::isnan(b)
+                : std::isinf(b)                ? a == b
+                                               : std::fabs(a - b) <= atol + rtol * std::fabs(b);
+    if (!same) return cat("element ", i, ": got ", a, ", expected ", b);
+  }
+  return "";
+}
+
+double largest(const Tensor& t) {
+  double top = 0;
+  for (int64_t i = 0; i < t.count(); ++i)
+    if (double v = std::fabs(t.get_double(i)); std::isfinite(v)) top = std::max(top, v);
+  return top;
+}
+
+bool decompose_all(Graph& g) {
+  bool any = false;
+  for (NodeId id : std::vector<NodeId>(g.order())) any |= expand(g, id);
+  return any;
+}
+
+void check_case(const Case& c) {
+  Graph g = parse_graph(c.graph);
+  verify(g);
+  std::string text = print(g);
+  CHECK(print(parse_graph(text)) == text);
+  auto got = interp::run(g, c.inputs).outputs;
+  REQUIRE(got.size() == c.outputs.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    double rtol = c.rtol < 0 ? default_rtol(c.outputs[i].dtype()) : c.rtol;
+    CHECK(difference(got[i].tensor, c.outputs[i], rtol, c.atol) == "");
+  }
+  if (!decompose_all(g)) return;
+  verify(g, "decomposition");
+  auto expanded = interp::run(g, c.inputs).outputs;
+  for (size_t i = 0; i < expanded.size(); ++i) {
+    const Tensor& want = c.outputs[i];
+    double rtol = std::max(c.decomposed, 4 * default_rtol(want.dtype()));
+    double atol = is_float(want.dtype()) ? std::max(c.atol, rtol * largest(want)) : 0;
+    INFO("decomposed");
+    CHECK(difference(expanded[i].tensor, want, rtol, atol) == "");
+  }
+}
+
+}  // namespace
+
+TEST_CASE("stored cases") {
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator("tests/ops/cases"))
+    if (entry.path().extension() == ".txt") files.push_back(entry.path().string());
+  std::sort(files.begin(), files.end());
+  REQUIRE(!files.empty());
+  for (const std::string& file : files) {
+    std::vector<Case> cases = read_cases(file);
+    REQUIRE(!cases.empty());
+    for (const Case& c : cases) {
+      CAPTURE(file);
+      CAPTURE(c.name);
+      if (!c.code.empty()) {
+        std::string message;
+        try {
+          interp::run(parse_graph(c.graph), c.inputs);
+        } catch (const Error& e) {
+          CHECK(to_string(e.code()) == c.code);
+          message = e.what();
+        }
+        CAPTURE(message);
+        CHECK(!message.empty());
+        for (const std::string& w : c.words) {
+          CAPTURE(w);
+          CHECK(message.find(w) != message.npos);
+        }
+        continue;
+      }
+      try {
+        check_case(c);
+      } catch (const Error& e) {
+        FAIL_CHECK(std::string(e.what()));
+      }
+    }
+  }
+}
