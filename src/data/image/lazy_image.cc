@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/image/lazy_image.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "data/codec/jpeg.h"
+#include "data/image/gather.h"
+#include "data/image/resample.h"
+#include "data/image/resample_exact.h"
+#include "data/image/tile_writer.h"
+
+namespace pelton::data {
+namespace {
+
+// A JPEG is decoded at 1/2, 1/4 or 1/8 only while the rest of the reduction is at least this much, so that
+// the antialiasing filter still has pixels to weigh.
+constexpr double kRestOfReduction = 1.5;
+
+struct Scratch {
+  JpegPlanes planes;
+  std::vector<float> tile;
+};
+Scratch& scratch() {
+  thread_local Scratch s;
+  return s;
+}
+
+// An axis of the full-size picture as seen by a plane whose pixels are `step` wide and start at `origin`.
+Axis on_plane(Axis a, double step, int size) {
+  a.start /= step;
+  a.scale /= step;
+  a.low = static_cast<int>(a.low / step);
+  a.high = std::min(size, std::max(a.low + 1, static_cast<int>((a.high + step - 1) / step)));
+  a.resized = true;
+  return a;
+}
+
+PlaneView view_of(const Tensor& pixels, int x0, int y0) {
+  const auto& d = pixels.dims();
+  return {pixels.as<uint8_t>(), d[1] * d[2], static_cast<int>(d[1]), static_cast<int>(d[0]), static_cast<int>(d[2]), x0, y0};
+}
+
+}  // namespace
+
+ColourMatrix multiply(const ColourMatrix& a, const ColourMatrix& b) {
+  ColourMatrix out{};
+  for (size_t i = 0; i < 3; ++i)
+    for (size_t j = 0; j < 4; ++j) {
+      out[4 * i + j] = j == 3 ? a[4 * i + 3] : 0;
+      for (size_t k = 0; k < 3; ++k) out[4 * i + j] += a[4 * i + k] * b[4 * k + j];
+    }
+  return out;
+}
+
+LazyImage::LazyImage(Tensor encoded, const DecodeOptions& decode, Match match, std::string where)
+    : bytes_(std::move(encoded)), decode_(decode), where_(std::move(where)), match_(match) {
+  Bytes b(bytes_.as<uint8_t>(), static_cast<size_t>(bytes_.count()));
+  info_ = read_info(b, where_);
+  check_size(info_.width, info_.height, decode_.max_pixels, where_);
+  source_width_ = info_.width;
+  source_height_ = info_.height;
+  channels_ = decode_.colour == Colour::gray ? 1 : 3;
+  geometry_ = Geometry::whole(source_width_, source_height_);
+  if (decode_.orient) geometry_.orient(info_.orientation);
+  decode_.orient = false;                                        // it is part of the geometry now
+}
+
+LazyImage::LazyImage(Tensor pixels, Match match) : match_(match) { replace(std::move(pixels)); }
+
+void LazyImage::replace(Tensor pixels) {
+  PELTON_CHECK(pixels.dtype() == DType::u8 && pixels.rank() == 3, pixels);
+  bytes_ = Tensor();
+  pixels_ = std::move(pixels);
+  source_height_ = static_cast<int>(pixels_.dims()[0]);
+  source_width_ = static_cast<int>(pixels_.dims()[1]);
+  channels_ = static_cast<int>(pixels_.dims()[2]);
+  geometry_ = Geometry::whole(source_width_, source_height_);
+  warp_.reset();
+  colour_.reset();
+}
+
+void LazyImage::crop(Rect r) {
+  if (!warp_) return geometry_.crop(r);
+  warp_->matrix = multiply(warp_->matrix, {1, 0, static_cast<double>(r.x0), 0, 1, static_cast<double>(r.y0), 0, 0, 1});
+  warp_->width = r.width();
+  warp_->height = r.height();
+}
+
+void LazyImage::resize(int w, int h, Filter filter, bool antialias) {
+  if (match_ != Match::none) return exact_resize(w, h, filter, antialias);
+  if (warp_) {
+    warp_->matrix = multiply(warp_->matrix, {static_cast<double>(width()) / w, 0, 0, 0, static_cast<double>(height()) / h, 0, 0, 0, 1});
+    warp_->width = w;
+    warp_->height = h;
+    return;
+  }
+  if (geometry_.padded() || (geometry_.resized() && (geometry_.filter != filter || geometry_.antialias != antialias))) settle();
+  geometry_.filter = filter;
+  geometry_.antialias = antialias;
+  geometry_.resize(w, h);
+}
+
+void LazyImage::exact_resize(int w, int h, Filter filter, bool antialias) {
+  // The libraries round to 8 bits after every step and resize what they see, so all before is made first;
+  // a crop alone may stay pending, since it only selects pixels.
+  const bool only_crop = !geometry_.resized() && !geometry_.padded() && !geometry_.swap && !geometry_.x.flip && !geometry_.y.flip && !warp_ && !colour_;
+  if (!only_crop) settle();
+  geometry_.resize(w, h);
+  const Axis &x = geometry_.x, &y = geometry_.y;
+  Rect rect{0, 0, source_width_, source_height_};
+  Tensor source = pixels_;
+  if (encoded()) decode_region({x.low, y.low, x.high, y.high}, source, rect);
+  replace(resample_exact(match_, view_of(source, rect.x0, rect.y0), x, y, filter, antialias));
+}
+
+void LazyImage::mirror_x() {
+  if (!warp_) return geometry_.mirror_x();
+  warp_->matrix = multiply(warp_->matrix, {-1, 0, static_cast<double>(warp_->width), 0, 1, 0, 0, 0, 1});
+}
+
+void LazyImage::mirror_y() {
+  if (!warp_) return geometry_.mirror_y();
+  warp_->matrix = multiply(warp_->matrix, {1, 0, 0, 0, -1, static_cast<double>(warp_->height), 0, 0, 1});
+}
+
+void LazyImage::pad(int left, int top, int right, int bottom) {
+  if (colour_) settle();                                         // fill is not recoloured
+  if (!warp_) return geometry_.pad(left, top, right, bottom);
+  warp_->matrix = multiply(warp_->matrix, {1, 0, -static_cast<double>(left), 0, 1, -static_cast<double>(top), 0, 0, 1});
+  warp_->width += left + right;
+  warp_->height += top + bottom;
+}
+
+void LazyImage::warp(const Matrix& m, int w, int h, Filter filter) {
+  if (colour_ || match_ != Match::none || (warp_ && warp_->filter != filter)) settle();
+  warp_ = Warp{warp_ ? multiply(warp_->matrix, m) : m, w, h, filter};
+  if (match_ != Match::none) settle();
+}
+
+void LazyImage::recolour(const ColourMatrix& m) {
+  if (geometry_.padded() || warp_) settle();
+  colour_ = colour_ ? multiply(m, *colour_) : m;
+}
+
+void LazyImage::to_grey() {
+  if (channels_ == 1) return;
+  replace(to_colour(pixels(), Colour::gray));
+}
+
+void LazyImage::decode_region(const Rect& region, Tensor& pixels, Rect& rect) {
+  Bytes b(bytes_.as<uint8_t>(), static_cast<size_t>(bytes_.count()));
+  if (info_.format == ImageFormat::jpeg) {
+    pixels = to_colour(jpeg_decode_region(b, region, decode_, where_, &rect), decode_.colour);
+  } else {
+    pixels = decode_image(b, decode_, where_);
+    rect = {0, 0, source_width_, source_height_};
+  }
+}
+
+Dims LazyImage::dims(const PixelFormat& f) const {
+  return f.channels_first ? Dims{channels_, height(), width()} : Dims{height(), width(), channels_};
+}
+
+const Tensor& LazyImage::pixels() {
+  settle();
+  return pixels_;
+}
+
+void LazyImage::settle() {
+  if (!encoded() && !colour_ && !warp_ && geometry_.is_identity(source_width_, source_height_)) return;
+  PixelFormat f;
+  f.dtype = DType::u8;
+  f.channels_first = false;
+  Tensor out(DType::u8, {height(), width(), channels_});
+  finish(f, out.mutable_data());
+  replace(std::move(out));
+}
+
+void LazyImage::finish(const PixelFormat& f, void* out) {
+  if (warp_) return gather(f, out);
+  if (!try_planes(f, out)) sample(f, out);
+}
+
+// Straight from the component planes of a JPEG, when the picture is resized anyway.
+bool LazyImage::try_planes(const PixelFormat& f, void* out) {
+  if (!encoded() || info_.format != ImageFormat::jpeg || match_ != Match::none || !geometry_.resized() ||
+      geometry_.filter == Filter::nearest)
+    return false;
+  Bytes b(bytes_.as<uint8_t>(), static_cast<size_t>(bytes_.count()));
+  JpegInfo jpeg = jpeg_info(b, where_);
+  if (!jpeg.ycc && jpeg.components != 1) return false;
+  const Axis &x = geometry_.x, &y = geometry_.y;
+  FilterTable full_y = filter_table(y, geometry_.filter, geometry_.antialias);
+  int reduce = 1;
+  if (geometry_.antialias)
+    while (reduce < 8 && std::min(x.scale, y.scale) / (2 * reduce) >= kRestOfReduction) reduce *= 2;
+  const int margin = 2 * reduce * 4;                             // chroma rows reach past the luma ones
+  Rect region{x.low, std::max(0, full_y.low() - margin), x.high, std::min(source_height_, full_y.high() + margin)};
+  Scratch& s = scratch();
+  jpeg_decode_planes(b, region, reduce, channels_ == 1, decode_, where_, s.planes);
+
+  const size_t count = s.planes.planes.size(), plane_floats = static_cast<size_t>(x.n) * kTileRows;
+  std::vector<FilterTable> tx, ty;
+  tx.reserve(count), ty.reserve(count);
+  std::vector<PlaneResampler> resamplers;
+  for (const JpegPlane& p : s.planes.planes) {
+    // Sampling the same grid twice is common (Cb and Cr): reuse its tables by position.
+    tx.push_back(filter_table(on_plane(x, p.step_x, p.width), geometry_.filter, geometry_.antialias));
+    ty.push_back(filter_table(on_plane(y, p.step_y, p.y0 + p.height), geometry_.filter, geometry_.antialias));
+    resamplers.emplace_back(PlaneView{p.data, p.pitch, p.width, p.height, 1, p.x0, p.y0}, tx.back(), ty.back());
+  }
+  TileWriter writer(f, geometry_, channels_, out);
+  writer.set_matrix(colour_ ? &*colour_ : nullptr, count == 3, false);
+  if (geometry_.padded()) writer.fill(fill_);
+  s.tile.resize(plane_floats * static_cast<size_t>(channels_));
+  for (int row = 0; row < y.n; row += kTileRows) {
+    const int rows = std::min(kTileRows, y.n - row);
+    for (size_t p = 0; p < count; ++p) resamplers[p].tile(row, rows, s.tile.data() + p * plane_floats);
+    for (size_t p = count; p < static_cast<size_t>(channels_); ++p)
+      std::copy_n(s.tile.data(), plane_floats, s.tile.data() + p * plane_floats);
+    writer.write(s.tile.data(), row, rows);
+  }
+  return true;
+}
+
+void LazyImage::sample(const PixelFormat& f, void* out) {
+  const Axis &x = geometry_.x, &y = geometry_.y;
+  FilterTable tx = filter_table(x, geometry_.filter, geometry_.antialias), ty = filter_table(y, geometry_.filter, geometry_.antialias);
+  TileWriter writer(f, geometry_, channels_, out);
+  writer.set_matrix(colour_ ? &*colour_ : nullptr, false, false);
+  if (geometry_.padded()) writer.fill(fill_);
+  if (x.n == 0 || y.n == 0) return;
+  Tensor source = pixels_;
+  Rect rect{0, 0, source_width_, source_height_};
+  if (encoded()) decode_region({tx.low(), ty.low(), tx.high(), ty.high()}, source, rect);
+  PlaneResampler resampler(view_of(source, rect.x0, rect.y0), tx, ty);
+  Scratch& s = scratch();
+  s.tile.resize(resampler.tile_floats());
+  for (int row = 0; row < y.n; row += kTileRows) {
+    const int rows = std::min(kTileRows, y.n - row);
+    resampler.tile(row, rows, s.tile.data());
+    writer.write(s.tile.data(), row, rows);
+  }
+}
+
+void LazyImage::gather(const PixelFormat& f, void* out) {
+  Warp w = *warp_;
+  std::optional<ColourMatrix> colour = colour_;
+  warp_.reset();
+  colour_.reset();
+  // Where the result is smaller than what it shows, the picture is first reduced (with antialiasing) to the
+  // result's own density; the gather then reads at unit scale.
+  if (match_ == Match::none && w.filter != Filter::nearest && !geometry_.padded()) {
+    const double rx = std::hypot(w.matrix[0], w.matrix[1]), ry = std::hypot(w.matrix[3], w.matrix[4]);
+    const int small_w = rx > 1 ? std::max(1, static_cast<int>(width() / rx + 0.5)) : width();
+    const int small_h = ry > 1 ? std::max(1, static_cast<int>(height() / ry + 0.5)) : height();
+    if (small_w != width() || small_h != height()) {
+      w.matrix = multiply({static_cast<double>(small_w) / width(), 0, 0, 0, static_cast<double>(small_h) / height(), 0, 0, 0, 1}, w.matrix);
+      resize(small_w, small_h, Filter::linear);
+    }
+  }
+  settle();
+  Tensor warped = gather_pixels(pixels_, w, fill_);
+  replace(std::move(warped));
+  colour_ = colour;
+  sample(f, out);
+}
+
+}  // namespace pelton::data
