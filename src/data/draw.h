@@ -16,10 +16,10 @@ class Draw {
 
   // Each slot is one independent draw; an op numbers its own slots (below 1 << 16).
   uint64_t bits(uint32_t slot) const;
-  double uniform(uint32_t slot) const;                          // [0, 1), 53 bits
+  double uniform(uint32_t slot) const;  // [0, 1), 53 bits
   double uniform(uint32_t slot, double low, double high) const { return low + (high - low) * uniform(slot); }
-  double normal(uint32_t slot) const;                           // mean 0, deviation 1
-  int64_t below(uint32_t slot, int64_t n) const;                // 0 .. n-1
+  double normal(uint32_t slot) const;             // mean 0, deviation 1
+  int64_t below(uint32_t slot, int64_t n) const;  // 0 .. n-1
   bool coin(uint32_t slot, double p) const { return uniform(slot) < p; }
   // `count` consecutive raw words of a slot's own stream, for noise over many elements.
   PhiloxBlock block(uint32_t slot, uint32_t block_index) const;

@@ -29,23 +29,41 @@ std::string list(const std::vector<double>& items) {
 
 std::string Param::str() const {
   switch (kind) {
-    case Kind::none: return "";
-    case Kind::number: return cat(numbers[0]);
-    case Kind::boolean: return numbers[0] != 0 ? "true" : "false";
-    case Kind::text: return cat('"', texts[0], '"');
-    case Kind::numbers: return list(numbers);
-    case Kind::texts: return list(texts);
-    case Kind::uniform: return cat("{ uniform = ", list(numbers), " }");
-    case Kind::normal: return cat("{ normal = ", list(numbers), " }");
-    case Kind::choice: return cat("{ choice = ", texts.empty() ? list(numbers) : list(texts), " }");
-    case Kind::coin: return cat("{ coin = ", numbers[0], " }");
+    case Kind::none:
+      return "";
+    case Kind::number:
+      return cat(numbers[0]);
+    case Kind::boolean:
+      return numbers[0] != 0 ? "true" : "false";
+    case Kind::text:
+      return cat('"', texts[0], '"');
+    case Kind::numbers:
+      return list(numbers);
+    case Kind::texts:
+      return list(texts);
+    case Kind::uniform:
+      return cat("{ uniform = ", list(numbers), " }");
+    case Kind::normal:
+      return cat("{ normal = ", list(numbers), " }");
+    case Kind::choice:
+      return cat("{ choice = ", texts.empty() ? list(numbers) : list(texts), " }");
+    case Kind::coin:
+      return cat("{ coin = ", numbers[0], " }");
   }
   return "";
 }
 
-Param uniform(double low, double high) { return distribution(Param::Kind::uniform, {low, high}); }
-Param normal(double mean, double deviation) { return distribution(Param::Kind::normal, {mean, deviation}); }
-Param coin(double probability) { return distribution(Param::Kind::coin, {probability}); }
-Param choice(std::vector<double> values) { return distribution(Param::Kind::choice, std::move(values)); }
+Param uniform(double low, double high) {
+  return distribution(Param::Kind::uniform, {low, high});
+}
+Param normal(double mean, double deviation) {
+  return distribution(Param::Kind::normal, {mean, deviation});
+}
+Param coin(double probability) {
+  return distribution(Param::Kind::coin, {probability});
+}
+Param choice(std::vector<double> values) {
+  return distribution(Param::Kind::choice, std::move(values));
+}
 
 }  // namespace pelton::data

@@ -10,8 +10,8 @@ namespace pelton::data {
 namespace {
 
 std::string_view type_name(OptionType t) {
-  static constexpr std::string_view names[] = {"a number", "an integer", "true or false", "a text", "a list of numbers",
-                                               "a list of texts"};
+  static constexpr std::string_view names[] = {"a number", "an integer",        "true or false",
+                                               "a text",   "a list of numbers", "a list of texts"};
   return names[static_cast<size_t>(t)];
 }
 
@@ -19,11 +19,16 @@ bool type_fits(OptionType type, const Param& p) {
   using Kind = Param::Kind;
   switch (type) {
     case OptionType::number:
-    case OptionType::integer: return p.kind == Kind::number;
-    case OptionType::boolean: return p.kind == Kind::boolean;
-    case OptionType::text: return p.kind == Kind::text;
-    case OptionType::numbers: return p.kind == Kind::numbers;
-    case OptionType::texts: return p.kind == Kind::texts;
+    case OptionType::integer:
+      return p.kind == Kind::number;
+    case OptionType::boolean:
+      return p.kind == Kind::boolean;
+    case OptionType::text:
+      return p.kind == Kind::text;
+    case OptionType::numbers:
+      return p.kind == Kind::numbers;
+    case OptionType::texts:
+      return p.kind == Kind::texts;
   }
   return false;
 }
@@ -38,9 +43,11 @@ void check_number(const OptionSpec& spec, double v, const std::string& where) {
 Param checked(const OptionSpec& spec, Param p, const std::string& where) {
   if (p.is_random()) {
     if (!spec.random)
-      fail(ErrorCode::usage, cat("'", spec.name, "' takes ", type_name(spec.type), ", not a distribution"), where);
+      fail(ErrorCode::usage, cat("'", spec.name, "' takes ", type_name(spec.type), ", not a distribution"),
+           where);
     if (p.kind == Param::Kind::uniform && p.numbers[0] > p.numbers[1])
-      fail(ErrorCode::usage, cat("'", spec.name, "' = ", p.str(), ": the low end is above the high end"), where);
+      fail(ErrorCode::usage, cat("'", spec.name, "' = ", p.str(), ": the low end is above the high end"),
+           where);
     if (p.kind != Param::Kind::normal && p.kind != Param::Kind::coin)
       for (double v : p.numbers) check_number(spec, v, where);
     if (p.kind == Param::Kind::coin && !(p.numbers[0] >= 0 && p.numbers[0] <= 1))
@@ -54,7 +61,8 @@ Param checked(const OptionSpec& spec, Param p, const std::string& where) {
     fail(ErrorCode::usage, cat("'", spec.name, "' = ", p.str(), " is not ", type_name(spec.type)), where);
   if (spec.type != OptionType::boolean)
     for (double v : p.numbers) check_number(spec, v, where);
-  if (spec.type == OptionType::text && !spec.choices.empty() && std::ranges::find(spec.choices, p.texts[0]) == spec.choices.end()) {
+  if (spec.type == OptionType::text && !spec.choices.empty() &&
+      std::ranges::find(spec.choices, p.texts[0]) == spec.choices.end()) {
     std::string near = nearest(p.texts[0], spec.choices), all;
     for (const auto& c : spec.choices) append(all, cat(all.empty() ? "" : ", ", c));
     fail(ErrorCode::usage, cat("'", spec.name, "' = \"", p.texts[0], "\" is not one of: ", all), where,
@@ -102,7 +110,8 @@ Args::Args(const Schema& schema, const Options& options, std::string where)
     const OptionSpec& spec = schema.options[i];
     if (values_[i].kind != Param::Kind::none) continue;
     if (spec.fallback.kind == Param::Kind::none && !spec.optional)
-      fail(ErrorCode::usage, cat("'", schema.name, "' needs the option '", spec.name, "' (", spec.doc, ")"), where_);
+      fail(ErrorCode::usage, cat("'", schema.name, "' needs the option '", spec.name, "' (", spec.doc, ")"),
+           where_);
     values_[i] = spec.fallback;
   }
 }
@@ -113,23 +122,46 @@ size_t Args::row(std::string_view name) const {
   return static_cast<size_t>(at - schema_->options.begin());
 }
 
-bool Args::has(std::string_view name) const { return values_[row(name)].kind != Param::Kind::none; }
-const Param& Args::param(std::string_view name) const { return values_[row(name)]; }
-uint32_t Args::slot(std::string_view name) const { return static_cast<uint32_t>(row(name)); }
-double Args::number(std::string_view name) const { return param(name).numbers.at(0); }
-int64_t Args::integer(std::string_view name) const { return static_cast<int64_t>(number(name)); }
-bool Args::boolean(std::string_view name) const { return number(name) != 0; }
-const std::string& Args::text(std::string_view name) const { return param(name).texts.at(0); }
-const std::vector<double>& Args::numbers(std::string_view name) const { return param(name).numbers; }
-const std::vector<std::string>& Args::texts(std::string_view name) const { return param(name).texts; }
+bool Args::has(std::string_view name) const {
+  return values_[row(name)].kind != Param::Kind::none;
+}
+const Param& Args::param(std::string_view name) const {
+  return values_[row(name)];
+}
+uint32_t Args::slot(std::string_view name) const {
+  return static_cast<uint32_t>(row(name));
+}
+double Args::number(std::string_view name) const {
+  return param(name).numbers.at(0);
+}
+int64_t Args::integer(std::string_view name) const {
+  return static_cast<int64_t>(number(name));
+}
+bool Args::boolean(std::string_view name) const {
+  return number(name) != 0;
+}
+const std::string& Args::text(std::string_view name) const {
+  return param(name).texts.at(0);
+}
+const std::vector<double>& Args::numbers(std::string_view name) const {
+  return param(name).numbers;
+}
+const std::vector<std::string>& Args::texts(std::string_view name) const {
+  return param(name).texts;
+}
 
 double Drawn::operator()(const Draw& draw) const {
   switch (param.kind) {
-    case Param::Kind::uniform: return draw.uniform(slot, param.numbers[0], param.numbers[1]);
-    case Param::Kind::normal: return param.numbers[0] + param.numbers[1] * draw.normal(slot);
-    case Param::Kind::choice: return param.numbers[static_cast<size_t>(draw.below(slot, static_cast<int64_t>(param.numbers.size())))];
-    case Param::Kind::coin: return draw.coin(slot, param.numbers[0]) ? 1 : 0;
-    default: return param.numbers.empty() ? 0 : param.numbers[0];
+    case Param::Kind::uniform:
+      return draw.uniform(slot, param.numbers[0], param.numbers[1]);
+    case Param::Kind::normal:
+      return param.numbers[0] + param.numbers[1] * draw.normal(slot);
+    case Param::Kind::choice:
+      return param.numbers[static_cast<size_t>(draw.below(slot, static_cast<int64_t>(param.numbers.size())))];
+    case Param::Kind::coin:
+      return draw.coin(slot, param.numbers[0]) ? 1 : 0;
+    default:
+      return param.numbers.empty() ? 0 : param.numbers[0];
   }
 }
 

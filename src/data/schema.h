@@ -18,12 +18,12 @@ enum class OptionType : uint8_t { number, integer, boolean, text, numbers, texts
 struct OptionSpec {
   std::string name;
   OptionType type = OptionType::number;
-  Param fallback;                       // kind none: the option must be given, unless `optional`
+  Param fallback;  // kind none: the option must be given, unless `optional`
   std::string doc;
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
-  std::vector<std::string> choices;     // text: the only values accepted, when not empty
-  bool random = false;                  // takes a distribution
+  std::vector<std::string> choices;  // text: the only values accepted, when not empty
+  bool random = false;               // takes a distribution
   bool optional = false;
 };
 
@@ -37,7 +37,7 @@ class Args {
  public:
   Args(const Schema& schema, const Options& options, std::string where);
 
-  bool has(std::string_view name) const;                        // given, or has a default
+  bool has(std::string_view name) const;  // given, or has a default
   double number(std::string_view name) const;
   int64_t integer(std::string_view name) const;
   bool boolean(std::string_view name) const;
@@ -45,13 +45,13 @@ class Args {
   const std::vector<double>& numbers(std::string_view name) const;
   const std::vector<std::string>& texts(std::string_view name) const;
   const Param& param(std::string_view name) const;
-  uint32_t slot(std::string_view name) const;                   // the option's draw slot: its row number
+  uint32_t slot(std::string_view name) const;  // the option's draw slot: its row number
   const std::string& where() const { return where_; }
 
  private:
   size_t row(std::string_view name) const;
   const Schema* schema_;
-  std::vector<Param> values_;                                   // by row
+  std::vector<Param> values_;  // by row
   std::string where_;
 };
 

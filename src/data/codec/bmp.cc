@@ -12,10 +12,10 @@ struct Header {
   int64_t width = 0, height = 0;
   bool top_down = false;
   int bits = 0;
-  uint32_t compression = 0;              // 0 none, 1 RLE8, 2 RLE4, 3 bit fields, 6 bit fields with alpha
+  uint32_t compression = 0;  // 0 none, 1 RLE8, 2 RLE4, 3 bit fields, 6 bit fields with alpha
   size_t body = 0, palette = 0, palette_entry = 4;
   uint32_t colours = 0;
-  std::array<uint32_t, 4> mask{};        // red, green, blue, alpha
+  std::array<uint32_t, 4> mask{};  // red, green, blue, alpha
 };
 
 uint32_t le(Bytes b, size_t at, int bytes) {
@@ -35,7 +35,8 @@ Header parse(Bytes b, const std::string& where) {
     h.bits = static_cast<int>(le(b, 24, 2));
     h.palette_entry = 3;
   } else {
-    if (size < 40 || size > 1024 || b.size() < 14 + size_t{size}) fail(ErrorCode::bad_format, cat("damaged BMP header of ", size, " bytes"), where);
+    if (size < 40 || size > 1024 || b.size() < 14 + size_t{size})
+      fail(ErrorCode::bad_format, cat("damaged BMP header of ", size, " bytes"), where);
     h.width = static_cast<int32_t>(le(b, 18, 4));
     h.height = static_cast<int32_t>(le(b, 22, 4));
     h.bits = static_cast<int>(le(b, 28, 2));
@@ -46,7 +47,7 @@ Header parse(Bytes b, const std::string& where) {
   if (h.top_down) h.height = -h.height;
   h.palette = 14 + size_t{size};
   if (h.compression == 3 || h.compression == 6) {
-    const size_t at = 54;                                        // after the 40-byte header, in every version
+    const size_t at = 54;  // after the 40-byte header, in every version
     const size_t masks = size >= 56 || h.compression == 6 ? 4 : 3;
     if (b.size() < at + 4 * masks) fail(ErrorCode::bad_format, "BMP bit fields are cut short", where);
     for (size_t i = 0; i < masks; ++i) h.mask[i] = le(b, at + 4 * i, 4);
@@ -56,11 +57,14 @@ Header parse(Bytes b, const std::string& where) {
   } else if (h.bits == 24 || h.bits == 32) {
     h.mask = {0xff0000, 0xff00, 0xff, 0};
   }
-  const bool known_bits = h.bits == 1 || h.bits == 4 || h.bits == 8 || h.bits == 16 || h.bits == 24 || h.bits == 32;
-  const bool fits = h.compression == 0 || (h.compression == 1 && h.bits == 8) || (h.compression == 2 && h.bits == 4) ||
+  const bool known_bits =
+      h.bits == 1 || h.bits == 4 || h.bits == 8 || h.bits == 16 || h.bits == 24 || h.bits == 32;
+  const bool fits = h.compression == 0 || (h.compression == 1 && h.bits == 8) ||
+                    (h.compression == 2 && h.bits == 4) ||
                     ((h.compression == 3 || h.compression == 6) && (h.bits == 16 || h.bits == 32));
   if (!known_bits || !fits)
-    fail(ErrorCode::unsupported_op, cat("BMP with ", h.bits, " bits and compression ", h.compression, " is not supported"), where);
+    fail(ErrorCode::unsupported_op,
+         cat("BMP with ", h.bits, " bits and compression ", h.compression, " is not supported"), where);
   return h;
 }
 
@@ -90,7 +94,8 @@ bool unpack_runs(Bytes b, const Header& h, std::vector<uint8_t>& index) {
       const size_t bytes = static_cast<size_t>(h.bits == 8 ? value : (value + 1) / 2);
       if (at + bytes > b.size()) return false;
       for (int i = 0; i < value; ++i) {
-        const int v = h.bits == 8 ? b[at + static_cast<size_t>(i)] : b[at + static_cast<size_t>(i / 2)] >> (i & 1 ? 0 : 4) & 15;
+        const int v = h.bits == 8 ? b[at + static_cast<size_t>(i)]
+                                  : b[at + static_cast<size_t>(i / 2)] >> (i & 1 ? 0 : 4) & 15;
         if (!put(v)) return false;
       }
       at += (bytes + 1) & ~size_t{1};
@@ -111,23 +116,36 @@ uint8_t field(uint32_t pixel, uint32_t mask) {
 ImageInfo bmp_info(Bytes bytes, const std::string& where) {
   Header h = parse(bytes, where);
   check_size(h.width, h.height, INT64_MAX, where);
-  return {ImageFormat::bmp, static_cast<int>(h.width), static_cast<int>(h.height), h.bits <= 8 ? 1 : h.mask[3] ? 4 : 3, 8, 1, h.bits <= 8};
+  return {ImageFormat::bmp,
+          static_cast<int>(h.width),
+          static_cast<int>(h.height),
+          h.bits <= 8 ? 1
+          : h.mask[3] ? 4
+                      : 3,
+          8,
+          1,
+          h.bits <= 8};
 }
 
 Tensor bmp_decode(Bytes b, const DecodeOptions& options, const std::string& where) {
   Header h = parse(b, where);
   check_size(h.width, h.height, options.max_pixels, where);
   const bool runs = h.compression == 1 || h.compression == 2;
-  const size_t stride = static_cast<size_t>((h.width * h.bits + 31) / 32 * 4), rows = static_cast<size_t>(h.height);
+  const size_t stride = static_cast<size_t>((h.width * h.bits + 31) / 32 * 4),
+               rows = static_cast<size_t>(h.height);
   if (!runs && (h.body > b.size() || (b.size() - h.body) / stride < rows) && !options.fill_truncated)
-    fail(ErrorCode::bad_format, cat("the BMP data is cut short: ", rows, " rows of ", stride, " bytes do not fit in ", b.size()), where);
+    fail(ErrorCode::bad_format,
+         cat("the BMP data is cut short: ", rows, " rows of ", stride, " bytes do not fit in ", b.size()),
+         where);
   std::vector<uint8_t> index;
   if (runs) {
     index.assign(static_cast<size_t>(h.width * h.height), 0);
-    if (!unpack_runs(b, h, index) && !options.fill_truncated) fail(ErrorCode::bad_format, "damaged BMP run-length data", where);
+    if (!unpack_runs(b, h, index) && !options.fill_truncated)
+      fail(ErrorCode::bad_format, "damaged BMP run-length data", where);
   }
   const size_t entries = h.bits > 8 ? 0 : h.colours && h.colours <= 256 ? h.colours : size_t{1} << h.bits;
-  if (h.palette + entries * h.palette_entry > b.size()) fail(ErrorCode::bad_format, "the BMP palette is cut short", where);
+  if (h.palette + entries * h.palette_entry > b.size())
+    fail(ErrorCode::bad_format, "the BMP palette is cut short", where);
   const int64_t channels = h.mask[3] ? 4 : 3;
   Tensor out = Tensor::zeros(DType::u8, {h.height, h.width, channels});
   uint8_t* dst = out.as_mutable<uint8_t>();
@@ -138,8 +156,10 @@ Tensor bmp_decode(Bytes b, const DecodeOptions& options, const std::string& wher
     for (size_t x = 0; x < static_cast<size_t>(h.width); ++x, o += channels) {
       if (h.bits <= 8) {
         const size_t at = h.body + y * stride + x * static_cast<size_t>(h.bits) / 8;
-        const size_t v = runs ? index[y * static_cast<size_t>(h.width) + x]
-                              : b[at] >> (8 - h.bits - static_cast<int>(x * static_cast<size_t>(h.bits) % 8)) & ((1 << h.bits) - 1);
+        const size_t v = runs
+                             ? index[y * static_cast<size_t>(h.width) + x]
+                             : b[at] >> (8 - h.bits - static_cast<int>(x * static_cast<size_t>(h.bits) % 8)) &
+                                   ((1 << h.bits) - 1);
         if (v >= entries) fail(ErrorCode::bad_format, cat("BMP palette index ", v, " of ", entries), where);
         const uint8_t* c = b.data() + h.palette + v * h.palette_entry;
         o[0] = c[2], o[1] = c[1], o[2] = c[0];

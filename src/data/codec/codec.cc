@@ -24,11 +24,16 @@ ImageFormat sniff(Bytes b, const std::string& where) {
   if (starts(b, "II*\0"sv) || starts(b, "MM\0*"sv)) return ImageFormat::tiff;
   if (b.size() > 2 && b[0] == 'P' && b[1] >= '1' && b[1] <= '7') return ImageFormat::pnm;
   std::string found = "unknown bytes";
-  if (starts(b, "GIF8"sv)) found = "GIF";
-  else if (starts(b, "ftyp"sv, 4)) found = "HEIF, AVIF or MP4";
-  else if (starts(b, "\0\0\0\x0cjP"sv) || starts(b, "\xff\x4f\xff\x51"sv)) found = "JPEG 2000";
-  else if (starts(b, "version https://git-lfs"sv)) found = "a Git LFS pointer (run git lfs pull)";
-  else if (starts(b, "<"sv)) found = "markup text";
+  if (starts(b, "GIF8"sv))
+    found = "GIF";
+  else if (starts(b, "ftyp"sv, 4))
+    found = "HEIF, AVIF or MP4";
+  else if (starts(b, "\0\0\0\x0cjP"sv) || starts(b, "\xff\x4f\xff\x51"sv))
+    found = "JPEG 2000";
+  else if (starts(b, "version https://git-lfs"sv))
+    found = "a Git LFS pointer (run git lfs pull)";
+  else if (starts(b, "<"sv))
+    found = "markup text";
   fail(ErrorCode::bad_format, cat("not an image that Pelton reads: ", found), where,
        "JPEG, PNG, WebP, BMP, TIFF and PNM are read");
 }
@@ -62,20 +67,28 @@ std::string_view name(ImageFormat f) {
 }
 
 void check_size(int64_t width, int64_t height, int64_t max_pixels, const std::string& where) {
-  if (width <= 0 || height <= 0) fail(ErrorCode::bad_format, cat("the header says ", width, "x", height, " pixels"), where);
+  if (width <= 0 || height <= 0)
+    fail(ErrorCode::bad_format, cat("the header says ", width, "x", height, " pixels"), where);
   if (width > (1 << 20) || height > (1 << 20) || width > max_pixels / height)
-    fail(ErrorCode::limit, cat("the header says ", width, "x", height, " pixels, above the limit of ", max_pixels), where,
+    fail(ErrorCode::limit,
+         cat("the header says ", width, "x", height, " pixels, above the limit of ", max_pixels), where,
          "raise max_pixels if the file is to be trusted");
 }
 
 ImageInfo read_info(Bytes bytes, const std::string& where) {
   switch (sniff(bytes, where)) {
-    case ImageFormat::jpeg: return jpeg_info(bytes, where).image;
-    case ImageFormat::png: return png_info(bytes, where);
-    case ImageFormat::webp: return webp_info(bytes, where);
-    case ImageFormat::bmp: return bmp_info(bytes, where);
-    case ImageFormat::tiff: return tiff_info(bytes, where);
-    case ImageFormat::pnm: return pnm_info(bytes, where);
+    case ImageFormat::jpeg:
+      return jpeg_info(bytes, where).image;
+    case ImageFormat::png:
+      return png_info(bytes, where);
+    case ImageFormat::webp:
+      return webp_info(bytes, where);
+    case ImageFormat::bmp:
+      return bmp_info(bytes, where);
+    case ImageFormat::tiff:
+      return tiff_info(bytes, where);
+    case ImageFormat::pnm:
+      return pnm_info(bytes, where);
   }
   PELTON_CHECK(false);
 }
@@ -85,12 +98,24 @@ Tensor decode_image(Bytes bytes, const DecodeOptions& options, const std::string
   check_size(info.width, info.height, options.max_pixels, where);
   Tensor image;
   switch (info.format) {
-    case ImageFormat::jpeg: image = jpeg_decode(bytes, options, where); break;
-    case ImageFormat::png: image = png_decode(bytes, options, where); break;
-    case ImageFormat::webp: image = webp_decode(bytes, options, where); break;
-    case ImageFormat::bmp: image = bmp_decode(bytes, options, where); break;
-    case ImageFormat::tiff: image = tiff_decode(bytes, options, where); break;
-    case ImageFormat::pnm: image = pnm_decode(bytes, options, where); break;
+    case ImageFormat::jpeg:
+      image = jpeg_decode(bytes, options, where);
+      break;
+    case ImageFormat::png:
+      image = png_decode(bytes, options, where);
+      break;
+    case ImageFormat::webp:
+      image = webp_decode(bytes, options, where);
+      break;
+    case ImageFormat::bmp:
+      image = bmp_decode(bytes, options, where);
+      break;
+    case ImageFormat::tiff:
+      image = tiff_decode(bytes, options, where);
+      break;
+    case ImageFormat::pnm:
+      image = pnm_decode(bytes, options, where);
+      break;
   }
   image = to_colour(std::move(image), options.colour);
   return options.orient ? oriented(image, info.orientation) : image;

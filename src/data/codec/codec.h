@@ -19,19 +19,19 @@ std::string_view name(ImageFormat f);
 
 struct ImageInfo {
   ImageFormat format = ImageFormat::jpeg;
-  int width = 0, height = 0;      // as stored, before the orientation is applied
-  int channels = 0;               // of the stored pixels; 1 for a palette
-  int bits = 8;                   // a channel
-  int orientation = 1;            // EXIF 1..8
+  int width = 0, height = 0;  // as stored, before the orientation is applied
+  int channels = 0;           // of the stored pixels; 1 for a palette
+  int bits = 8;               // a channel
+  int orientation = 1;        // EXIF 1..8
   bool palette = false;
 };
 
-enum class Colour : uint8_t { rgb, gray, unchanged };   // unchanged: keeps channels (1..4) and 16-bit depth
+enum class Colour : uint8_t { rgb, gray, unchanged };  // unchanged: keeps channels (1..4) and 16-bit depth
 
 struct DecodeOptions {
   Colour colour = Colour::rgb;
-  bool orient = true;             // apply the EXIF orientation
-  bool fill_truncated = false;    // grey or black where a cut file has no data, instead of an error
+  bool orient = true;           // apply the EXIF orientation
+  bool fill_truncated = false;  // grey or black where a cut file has no data, instead of an error
   int64_t max_pixels = 178'956'970;
 };
 

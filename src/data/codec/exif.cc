@@ -19,7 +19,7 @@ int exif_orientation(Bytes b) {
     size_t at = directory + 2 + 12 * i;
     if (at + 12 > b.size()) return 1;
     if (u16(at) == 0x0112) {
-      int value = u16(at + 2) == 3 ? u16(at + 8) : 1;            // type SHORT only
+      int value = u16(at + 2) == 3 ? u16(at + 8) : 1;  // type SHORT only
       return value >= 1 && value <= 8 ? value : 1;
     }
   }

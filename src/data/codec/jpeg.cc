@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <cstring>
 
-#include <jpeglib.h>
 #include <jerror.h>
+#include <jpeglib.h>
 
 namespace pelton::data {
 namespace {
@@ -62,15 +62,22 @@ class Reader {
   }
   void check_complete(bool fill) const {
     if (source_.exhausted && !fill)
-      fail(ErrorCode::bad_format, "the JPEG data is cut short", where_, "restore the file, or set truncated = \"fill\"");
+      fail(ErrorCode::bad_format, "the JPEG data is cut short", where_,
+           "restore the file, or set truncated = \"fill\"");
   }
   jmp_buf& jump() { return errors_.jump; }
 
   jpeg_decompress_struct cinfo{};
 
  private:
-  struct Errors { jpeg_error_mgr base; jmp_buf jump; } errors_{};
-  struct Source { jpeg_source_mgr base; bool exhausted; } source_{};
+  struct Errors {
+    jpeg_error_mgr base;
+    jmp_buf jump;
+  } errors_{};
+  struct Source {
+    jpeg_source_mgr base;
+    bool exhausted;
+  } source_{};
   const std::string& where_;
 };
 
@@ -102,7 +109,8 @@ bool start(Reader& r) {
   return true;
 }
 
-bool read_rows(Reader& r, JDIMENSION skip, JDIMENSION* x, JDIMENSION* width, JDIMENSION rows, uint8_t* out, size_t* pitch) {
+bool read_rows(Reader& r, JDIMENSION skip, JDIMENSION* x, JDIMENSION* width, JDIMENSION rows, uint8_t* out,
+               size_t* pitch) {
   if (setjmp(r.jump())) return false;
   if (*width < r.cinfo.output_width) jpeg_crop_scanline(&r.cinfo, x, width);
   *pitch = size_t{*width} * static_cast<size_t>(r.cinfo.output_components);
@@ -123,9 +131,9 @@ Tensor cmyk_to_rgb(const Tensor& in, bool inverted) {
   uint8_t* d = out.as_mutable<uint8_t>();
   const int64_t pixels = in.dims()[0] * in.dims()[1];
   for (int64_t i = 0; i < pixels; ++i, s += 4, d += 3) {
-    const int flip = inverted ? 0 : 255, k = s[3] ^ flip;        // k: 255 is no black
+    const int flip = inverted ? 0 : 255, k = s[3] ^ flip;  // k: 255 is no black
     for (int c = 0; c < 3; ++c) {
-      int t = (255 - (s[c] ^ flip)) * k + 128;                   // rounded ink * k / 255
+      int t = (255 - (s[c] ^ flip)) * k + 128;  // rounded ink * k / 255
       int v = k - ((t + (t >> 8)) >> 8);
       d[c] = static_cast<uint8_t>(v < 0 ? 0 : v);
     }
@@ -140,7 +148,8 @@ Tensor jpeg_decode(Bytes bytes, const DecodeOptions& options, const std::string&
   return jpeg_decode_region(bytes, {0, 0, info.image.width, info.image.height}, options, where, nullptr);
 }
 
-Tensor jpeg_decode_region(Bytes bytes, Rect region, const DecodeOptions& options, const std::string& where, Rect* decoded) {
+Tensor jpeg_decode_region(Bytes bytes, Rect region, const DecodeOptions& options, const std::string& where,
+                          Rect* decoded) {
   Reader r(bytes, where);
   limit_scans(r);
   if (!read_header(r)) r.raise();
@@ -155,18 +164,23 @@ Tensor jpeg_decode_region(Bytes bytes, Rect region, const DecodeOptions& options
   // Cropping columns is not possible together with buffered (progressive) decoding on every libjpeg-turbo.
   const bool columns = !c.progressive_mode && region.width() < image_w;
   JDIMENSION x = columns ? static_cast<JDIMENSION>(std::max(0, region.x0 - mcu_w)) : 0;
-  JDIMENSION width = static_cast<JDIMENSION>(columns ? std::min(image_w, region.x1 + mcu_w) - static_cast<int>(x) : image_w);
+  JDIMENSION width =
+      static_cast<JDIMENSION>(columns ? std::min(image_w, region.x1 + mcu_w) - static_cast<int>(x) : image_w);
   JDIMENSION y = c.progressive_mode ? 0 : static_cast<JDIMENSION>(std::max(0, region.y0 - mcu_h));
   JDIMENSION rows = static_cast<JDIMENSION>(std::min(image_h, region.y1)) - y;
   size_t pitch = 0;
   // Allocated for the widest case: cropping rounds the width up to whole MCUs.
-  Tensor pixels(DType::u8, {rows, std::min<int64_t>(image_w, int64_t{width} + 2 * mcu_w), c.output_components});
+  Tensor pixels(DType::u8,
+                {rows, std::min<int64_t>(image_w, int64_t{width} + 2 * mcu_w), c.output_components});
   if (!read_rows(r, y, &x, &width, rows, pixels.as_mutable<uint8_t>(), &pitch)) r.raise();
   r.check_complete(options.fill_truncated);
   if (static_cast<int64_t>(width) != pixels.dims()[1])
-    pixels = Tensor::borrow(DType::u8, {rows, width, c.output_components}, pixels.data(), std::make_shared<Tensor>(pixels));
+    pixels = Tensor::borrow(DType::u8, {rows, width, c.output_components}, pixels.data(),
+                            std::make_shared<Tensor>(pixels));
   if (ink) pixels = cmyk_to_rgb(pixels, c.saw_Adobe_marker);
-  if (decoded) *decoded = {static_cast<int>(x), static_cast<int>(y), static_cast<int>(x + width), static_cast<int>(y + rows)};
+  if (decoded)
+    *decoded = {static_cast<int>(x), static_cast<int>(y), static_cast<int>(x + width),
+                static_cast<int>(y + rows)};
   return pixels;
 }
 
@@ -189,8 +203,10 @@ bool read_planes(Reader& r, int first_row, int last_row, JpegPlane* planes, int 
       comp.component_needed = p < count && (wanted || !skip);
       const int lines = comp.v_samp_factor * comp.DCT_scaled_size;
       JpegPlane& plane = planes[p < count ? p : 0];
-      const int at = wanted ? y / unit * lines - plane.y0 : 0;   // unwanted rows land on the first ones
-      for (int i = 0; i < lines; ++i) rows[p][i] = plane.data + static_cast<size_t>(p < count ? at + i : 0) * static_cast<size_t>(plane.pitch);
+      const int at = wanted ? y / unit * lines - plane.y0 : 0;  // unwanted rows land on the first ones
+      for (int i = 0; i < lines; ++i)
+        rows[p][i] =
+            plane.data + static_cast<size_t>(p < count ? at + i : 0) * static_cast<size_t>(plane.pitch);
     }
     jpeg_read_raw_data(&c, arrays, static_cast<JDIMENSION>(unit));
   }
@@ -206,7 +222,8 @@ void jpeg_decode_planes(Bytes bytes, Rect region, int reduce, bool luma_only, co
   if (!read_header(r)) r.raise();
   auto& c = r.cinfo;
   check_size(c.image_width, c.image_height, options.max_pixels, where);
-  PELTON_CHECK(c.num_components == 1 || (c.num_components == 3 && c.jpeg_color_space == JCS_YCbCr), "planes of ", c.num_components);
+  PELTON_CHECK(c.num_components == 1 || (c.num_components == 3 && c.jpeg_color_space == JCS_YCbCr),
+               "planes of ", c.num_components);
   c.raw_data_out = TRUE;
   c.out_color_space = c.jpeg_color_space;
   c.scale_num = 1;
@@ -217,7 +234,8 @@ void jpeg_decode_planes(Bytes bytes, Rect region, int reduce, bool luma_only, co
     jpeg_calc_output_dimensions(&c);
   }
   const int count = luma_only ? 1 : c.num_components;
-  const int unit = c.max_v_samp_factor * c.min_DCT_scaled_size, unit_x = c.max_h_samp_factor * c.min_DCT_scaled_size;
+  const int unit = c.max_v_samp_factor * c.min_DCT_scaled_size,
+            unit_x = c.max_h_samp_factor * c.min_DCT_scaled_size;
   const int first = region.y0 / reduce / unit * unit;
   const int last = std::min(static_cast<int>(c.output_height), (region.y1 + reduce - 1) / reduce);
   const int mcu_rows = (last - first + unit - 1) / unit;
@@ -229,7 +247,8 @@ void jpeg_decode_planes(Bytes bytes, Rect region, int reduce, bool luma_only, co
     JpegPlane& plane = out.planes[static_cast<size_t>(p)];
     const int lines = comp.v_samp_factor * comp.DCT_scaled_size;
     // The last row group may be followed by a dummy block; width_in_blocks rounds up the same way.
-    const int blocks = std::max<int>(static_cast<int>(comp.width_in_blocks), mcu_columns * comp.h_samp_factor);
+    const int blocks =
+        std::max<int>(static_cast<int>(comp.width_in_blocks), mcu_columns * comp.h_samp_factor);
     plane.pitch = (blocks * comp.DCT_scaled_size + 63) / 64 * 64;
     plane.y0 = first / unit * lines;
     plane.width = static_cast<int>(comp.downsampled_width);
@@ -260,7 +279,7 @@ std::vector<uint8_t> jpeg_encode(const Tensor& image, int quality) {
   jpeg_set_defaults(&c);
   jpeg_set_quality(&c, quality, TRUE);
   jpeg_start_compress(&c, TRUE);
-  auto* row = const_cast<uint8_t*>(image.as<uint8_t>());         // libjpeg's prototype lacks const
+  auto* row = const_cast<uint8_t*>(image.as<uint8_t>());  // libjpeg's prototype lacks const
   const size_t pitch = size_t{c.image_width} * static_cast<size_t>(c.input_components);
   while (c.next_scanline < c.image_height) {
     JSAMPROW line = row + c.next_scanline * pitch;
@@ -279,11 +298,17 @@ std::vector<uint8_t> jpeg_encode(const Tensor& image, int quality) {
 #include "data/codec/codec_impl.h"
 
 namespace pelton::data {
-Tensor jpeg_decode(Bytes, const DecodeOptions&, const std::string& where) { refuse_format("JPEG", where); }
-Tensor jpeg_decode_region(Bytes, Rect, const DecodeOptions&, const std::string& where, Rect*) { refuse_format("JPEG", where); }
+Tensor jpeg_decode(Bytes, const DecodeOptions&, const std::string& where) {
+  refuse_format("JPEG", where);
+}
+Tensor jpeg_decode_region(Bytes, Rect, const DecodeOptions&, const std::string& where, Rect*) {
+  refuse_format("JPEG", where);
+}
 void jpeg_decode_planes(Bytes, Rect, int, bool, const DecodeOptions&, const std::string& where, JpegPlanes&) {
   refuse_format("JPEG", where);
 }
-std::vector<uint8_t> jpeg_encode(const Tensor&, int) { refuse_format("JPEG", "encode"); }
+std::vector<uint8_t> jpeg_encode(const Tensor&, int) {
+  refuse_format("JPEG", "encode");
+}
 }  // namespace pelton::data
 #endif

@@ -13,9 +13,9 @@ namespace pelton::data {
 struct JpegInfo {
   ImageInfo image;
   int components = 0;
-  std::array<int, 4> h{}, v{};     // sampling factors
+  std::array<int, 4> h{}, v{};  // sampling factors
   bool progressive = false;
-  bool ycc = false;                // three components coded as YCbCr
+  bool ycc = false;  // three components coded as YCbCr
 };
 JpegInfo jpeg_info(Bytes bytes, const std::string& where);
 
@@ -24,7 +24,8 @@ Tensor jpeg_decode(Bytes bytes, const DecodeOptions& options, const std::string&
 
 // The same pixels as jpeg_decode inside `region` (full-resolution pixels); returns the rectangle it decoded,
 // which contains the region. Rows below the region are never read.
-Tensor jpeg_decode_region(Bytes bytes, Rect region, const DecodeOptions& options, const std::string& where, Rect* decoded);
+Tensor jpeg_decode_region(Bytes bytes, Rect region, const DecodeOptions& options, const std::string& where,
+                          Rect* decoded);
 
 // One component at its own resolution. Plane pixel (i, j) is centred on full-resolution position
 // ((i + x0 + 0.5) * step_x, (j + y0 + 0.5) * step_y).
@@ -35,8 +36,8 @@ struct JpegPlane {
   double step_x = 1, step_y = 1;
 };
 struct JpegPlanes {
-  std::vector<JpegPlane> planes;   // 1 or 3
-  std::vector<uint8_t> storage;    // reused from call to call
+  std::vector<JpegPlane> planes;  // 1 or 3
+  std::vector<uint8_t> storage;   // reused from call to call
 };
 // Grey and YCbCr images only. Decodes the rows that `region` needs, reduced by `reduce` (1, 2, 4 or 8).
 void jpeg_decode_planes(Bytes bytes, Rect region, int reduce, bool luma_only, const DecodeOptions& options,

@@ -36,7 +36,8 @@ void on_error(png_structp png, png_const_charp text) {
 struct Png {
   explicit Png(Bytes bytes) {
     cursor.bytes = bytes;
-    png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &cursor, on_error, [](png_structp, png_const_charp) {});
+    png =
+        png_create_read_struct(PNG_LIBPNG_VER_STRING, &cursor, on_error, [](png_structp, png_const_charp) {});
     info = png_create_info_struct(png);
     png_set_read_fn(png, &cursor, read_bytes);
     png_set_user_limits(png, 1 << 20, 1 << 20);
@@ -70,10 +71,12 @@ bool header(Png& p, ImageInfo& out) {
 // Chooses the output form: 1-4 channels of 8 or 16 bits in host order.
 bool prepare(Png& p, bool keep_depth, int* passes, int* channels, int* depth) {
   if (setjmp(png_jmpbuf(p.png))) return false;
-  png_set_expand(p.png);                        // palette to RGB, low-bit grey to 8, tRNS to alpha
+  png_set_expand(p.png);  // palette to RGB, low-bit grey to 8, tRNS to alpha
   if (png_get_bit_depth(p.png, p.info) == 16) {
-    if (keep_depth) png_set_swap(p.png);
-    else png_set_strip_16(p.png);
+    if (keep_depth)
+      png_set_swap(p.png);
+    else
+      png_set_strip_16(p.png);
   }
   *passes = png_set_interlace_handling(p.png);
   png_read_update_info(p.png, p.info);
@@ -112,7 +115,8 @@ Tensor png_decode(Bytes bytes, const DecodeOptions& options, const std::string& 
   if (!prepare(p, options.colour == Colour::unchanged, &passes, &channels, &depth)) raise(p, where);
   Tensor out = Tensor::zeros(depth == 16 ? DType::u16 : DType::u8, {info.height, info.width, channels});
   const size_t pitch = static_cast<size_t>(info.width) * static_cast<size_t>(channels * depth / 8);
-  bool complete = rows(p, passes, static_cast<uint8_t*>(out.mutable_data()), pitch, static_cast<png_uint_32>(info.height));
+  bool complete = rows(p, passes, static_cast<uint8_t*>(out.mutable_data()), pitch,
+                       static_cast<png_uint_32>(info.height));
   if (!complete && !(options.fill_truncated && p.cursor.exhausted)) raise(p, where);
   return out;
 }
@@ -120,7 +124,11 @@ Tensor png_decode(Bytes bytes, const DecodeOptions& options, const std::string& 
 }  // namespace pelton::data
 #else
 namespace pelton::data {
-ImageInfo png_info(Bytes, const std::string& where) { refuse_format("PNG", where); }
-Tensor png_decode(Bytes, const DecodeOptions&, const std::string& where) { refuse_format("PNG", where); }
+ImageInfo png_info(Bytes, const std::string& where) {
+  refuse_format("PNG", where);
+}
+Tensor png_decode(Bytes, const DecodeOptions&, const std::string& where) {
+  refuse_format("PNG", where);
+}
 }  // namespace pelton::data
 #endif

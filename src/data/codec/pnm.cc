@@ -28,14 +28,16 @@ int64_t number(Bytes b, size_t& at) {
 Header parse(Bytes b, const std::string& where) {
   Header h;
   h.kind = b[1] - '0';
-  if (h.kind == 7) fail(ErrorCode::unsupported_op, "PAM (P7) images are not supported", where, "convert to PNM or PNG");
+  if (h.kind == 7)
+    fail(ErrorCode::unsupported_op, "PAM (P7) images are not supported", where, "convert to PNM or PNG");
   size_t at = 2;
   h.width = number(b, at);
   h.height = number(b, at);
   if (h.kind != 1 && h.kind != 4) h.max = number(b, at);
   if (h.width <= 0 || h.height <= 0 || h.max < 1 || h.max > 65535)
-    fail(ErrorCode::bad_format, cat("damaged PNM header: ", h.width, "x", h.height, ", maximum ", h.max), where);
-  h.body = at + 1;                                               // exactly one white-space byte
+    fail(ErrorCode::bad_format, cat("damaged PNM header: ", h.width, "x", h.height, ", maximum ", h.max),
+         where);
+  h.body = at + 1;  // exactly one white-space byte
   return h;
 }
 
@@ -49,14 +51,22 @@ uint16_t scaled(int64_t v, const Header& h) {
 ImageInfo pnm_info(Bytes bytes, const std::string& where) {
   Header h = parse(bytes, where);
   check_size(h.width, h.height, INT64_MAX, where);
-  return {ImageFormat::pnm, static_cast<int>(h.width), static_cast<int>(h.height), h.channels(), h.max > 255 ? 16 : 8, 1, false};
+  return {ImageFormat::pnm,
+          static_cast<int>(h.width),
+          static_cast<int>(h.height),
+          h.channels(),
+          h.max > 255 ? 16 : 8,
+          1,
+          false};
 }
 
 Tensor pnm_decode(Bytes b, const DecodeOptions& options, const std::string& where) {
   Header h = parse(b, where);
   check_size(h.width, h.height, options.max_pixels, where);
   const int64_t row = h.width * h.channels(), total = row * h.height;
-  const int64_t need = h.kind == 4 ? (h.width + 7) / 8 * h.height : h.kind >= 5 ? total * (h.max > 255 ? 2 : 1) : total;
+  const int64_t need = h.kind == 4   ? (h.width + 7) / 8 * h.height
+                       : h.kind >= 5 ? total * (h.max > 255 ? 2 : 1)
+                                     : total;
   const int64_t have = static_cast<int64_t>(b.size()) - static_cast<int64_t>(std::min(h.body, b.size()));
   if (have < need && !options.fill_truncated)
     fail(ErrorCode::bad_format, cat("the PNM data is cut short: ", have, " bytes of ", need), where);
@@ -77,7 +87,7 @@ Tensor pnm_decode(Bytes b, const DecodeOptions& options, const std::string& wher
       at += size;
       v = scaled(std::min(v, h.max), h);
     } else if (h.kind == 1) {
-      while (at < b.size() && b[at] != '0' && b[at] != '1') ++at;   // digits may touch
+      while (at < b.size() && b[at] != '0' && b[at] != '1') ++at;  // digits may touch
       if (at >= b.size()) {
         if (options.fill_truncated) break;
         fail(ErrorCode::bad_format, cat("the PNM text ends after ", i, " of ", total, " values"), where);
@@ -86,11 +96,15 @@ Tensor pnm_decode(Bytes b, const DecodeOptions& options, const std::string& wher
     } else {
       v = number(b, at);
       if (v < 0 && options.fill_truncated) break;
-      if (v < 0 || v > h.max) fail(ErrorCode::bad_format, cat("PNM value ", i, " of ", total, " is missing or above ", h.max), where);
+      if (v < 0 || v > h.max)
+        fail(ErrorCode::bad_format, cat("PNM value ", i, " of ", total, " is missing or above ", h.max),
+             where);
       v = scaled(v, h);
     }
-    if (wide) wide[i] = static_cast<uint16_t>(v);
-    else narrow[i] = static_cast<uint8_t>(v);
+    if (wide)
+      wide[i] = static_cast<uint16_t>(v);
+    else
+      narrow[i] = static_cast<uint8_t>(v);
   }
   return out;
 }

@@ -19,7 +19,7 @@ struct Source {
   toff_t at = 0;
 };
 
-thread_local std::string last_message;   // libtiff's error handler has no usable per-file argument in 4.4
+thread_local std::string last_message;  // libtiff's error handler has no usable per-file argument in 4.4
 
 void on_error(const char* module, const char* format, va_list args) {
   char text[256];
@@ -45,18 +45,26 @@ toff_t seek(thandle_t handle, toff_t to, int whence) {
 class File {
  public:
   File(Bytes bytes, const std::string& where) : source_{bytes} {
-    static const bool once = [] { TIFFSetErrorHandler(on_error); TIFFSetWarningHandler(nullptr); return true; }();
+    static const bool once = [] {
+      TIFFSetErrorHandler(on_error);
+      TIFFSetWarningHandler(nullptr);
+      return true;
+    }();
     (void)once;
     last_message.clear();
-    handle = TIFFClientOpen("image", "rm", &source_, read_bytes, [](thandle_t, void*, tmsize_t) -> tmsize_t { return 0; }, seek,
-                            [](thandle_t) { return 0; }, [](thandle_t h) -> toff_t { return static_cast<Source*>(h)->bytes.size(); },
-                            nullptr, nullptr);
+    handle = TIFFClientOpen(
+        "image", "rm", &source_, read_bytes, [](thandle_t, void*, tmsize_t) -> tmsize_t { return 0; }, seek,
+        [](thandle_t) { return 0; },
+        [](thandle_t h) -> toff_t { return static_cast<Source*>(h)->bytes.size(); }, nullptr, nullptr);
     if (!handle) raise(where);
   }
-  ~File() { if (handle) TIFFClose(handle); }
+  ~File() {
+    if (handle) TIFFClose(handle);
+  }
   File(const File&) = delete;
   [[noreturn]] void raise(const std::string& where) const {
-    fail(ErrorCode::bad_format, cat("damaged or unsupported TIFF: ", last_message.empty() ? "unreadable" : last_message), where);
+    fail(ErrorCode::bad_format,
+         cat("damaged or unsupported TIFF: ", last_message.empty() ? "unreadable" : last_message), where);
   }
   template <class T>
   T field(uint32_t tag, T fallback) const {
@@ -100,7 +108,8 @@ Tensor tiff_decode(Bytes bytes, const DecodeOptions& options, const std::string&
   const int photometric = f.field<uint16_t>(TIFFTAG_PHOTOMETRIC, 0);
   const bool plain = photometric == PHOTOMETRIC_MINISBLACK || photometric == PHOTOMETRIC_RGB;
   if (info.bits == 16 && plain && !TIFFIsTiled(f.handle) && info.channels <= 4 &&
-      f.field<uint16_t>(TIFFTAG_PLANARCONFIG, 1) == PLANARCONFIG_CONTIG && f.field<uint16_t>(TIFFTAG_SAMPLEFORMAT, 1) == 1) {
+      f.field<uint16_t>(TIFFTAG_PLANARCONFIG, 1) == PLANARCONFIG_CONTIG &&
+      f.field<uint16_t>(TIFFTAG_SAMPLEFORMAT, 1) == 1) {
     Tensor out = Tensor::zeros(DType::u16, {h, w, info.channels});
     if (TIFFScanlineSize(f.handle) != w * info.channels * 2) f.raise(where);
     auto* row = out.as_mutable<uint16_t>();
@@ -131,7 +140,11 @@ Tensor tiff_decode(Bytes bytes, const DecodeOptions& options, const std::string&
 }  // namespace pelton::data
 #else
 namespace pelton::data {
-ImageInfo tiff_info(Bytes, const std::string& where) { refuse_format("TIFF", where); }
-Tensor tiff_decode(Bytes, const DecodeOptions&, const std::string& where) { refuse_format("TIFF", where); }
+ImageInfo tiff_info(Bytes, const std::string& where) {
+  refuse_format("TIFF", where);
+}
+Tensor tiff_decode(Bytes, const DecodeOptions&, const std::string& where) {
+  refuse_format("TIFF", where);
+}
 }  // namespace pelton::data
 #endif

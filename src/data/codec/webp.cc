@@ -13,7 +13,8 @@ WebPBitstreamFeatures features(Bytes bytes, const std::string& where) {
   WebPBitstreamFeatures f;
   if (WebPGetFeatures(bytes.data(), bytes.size(), &f) != VP8_STATUS_OK)
     fail(ErrorCode::bad_format, "damaged WebP header", where);
-  if (f.has_animation) fail(ErrorCode::unsupported_op, "animated WebP is not supported", where, "store single frames");
+  if (f.has_animation)
+    fail(ErrorCode::unsupported_op, "animated WebP is not supported", where, "store single frames");
   return f;
 }
 
@@ -54,7 +55,11 @@ Tensor webp_decode(Bytes bytes, const DecodeOptions& options, const std::string&
 }  // namespace pelton::data
 #else
 namespace pelton::data {
-ImageInfo webp_info(Bytes, const std::string& where) { refuse_format("WebP", where); }
-Tensor webp_decode(Bytes, const DecodeOptions&, const std::string& where) { refuse_format("WebP", where); }
+ImageInfo webp_info(Bytes, const std::string& where) {
+  refuse_format("WebP", where);
+}
+Tensor webp_decode(Bytes, const DecodeOptions&, const std::string& where) {
+  refuse_format("WebP", where);
+}
 }  // namespace pelton::data
 #endif

@@ -19,11 +19,15 @@ double sinc(double x) {
 double filter_support(Filter f) {
   switch (f) {
     case Filter::nearest:
-    case Filter::box: return 0.5;
+    case Filter::box:
+      return 0.5;
     case Filter::linear:
-    case Filter::hamming: return 1;
-    case Filter::cubic: return 2;
-    case Filter::lanczos: return 3;
+    case Filter::hamming:
+      return 1;
+    case Filter::cubic:
+      return 2;
+    case Filter::lanczos:
+      return 3;
   }
   return 1;
 }
@@ -32,8 +36,11 @@ double filter_value(Filter f, double x) {
   constexpr double a = -0.5;
   switch (f) {
     case Filter::nearest:
-    case Filter::box: return x > -0.5 && x <= 0.5 ? 1 : 0;
-    case Filter::linear: x = std::abs(x); return x < 1 ? 1 - x : 0;
+    case Filter::box:
+      return x > -0.5 && x <= 0.5 ? 1 : 0;
+    case Filter::linear:
+      x = std::abs(x);
+      return x < 1 ? 1 - x : 0;
     case Filter::hamming:
       x = std::abs(x);
       if (x == 0) return 1;
@@ -45,12 +52,15 @@ double filter_value(Filter f, double x) {
       if (x < 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
       if (x < 2) return (((x - 5) * x + 8) * x - 4) * a;
       return 0;
-    case Filter::lanczos: return x > -3 && x < 3 ? sinc(x) * sinc(x / 3) : 0;
+    case Filter::lanczos:
+      return x > -3 && x < 3 ? sinc(x) * sinc(x / 3) : 0;
   }
   return 0;
 }
 
-int FilterTable::low() const { return first.empty() ? 0 : *std::ranges::min_element(first); }
+int FilterTable::low() const {
+  return first.empty() ? 0 : *std::ranges::min_element(first);
+}
 
 int FilterTable::high() const {
   int high = 0;
@@ -68,7 +78,9 @@ FilterTable filter_table(const Axis& axis, Filter filter, bool antialias) {
     t.weights.assign(n, 1);
     t.count.assign(n, 1);
     for (int i = 0; i < axis.n; ++i)
-      t.first[static_cast<size_t>(i)] = axis.low + std::clamp(static_cast<int>(std::floor(axis.position(i, axis.low))), 0, axis.high - axis.low - 1);
+      t.first[static_cast<size_t>(i)] =
+          axis.low +
+          std::clamp(static_cast<int>(std::floor(axis.position(i, axis.low))), 0, axis.high - axis.low - 1);
     return t;
   }
   const double widen = antialias ? std::max(axis.scale, 1.0) : 1.0;
@@ -87,8 +99,9 @@ FilterTable filter_table(const Axis& axis, Filter filter, bool antialias) {
       for (int k = begin; k < end; ++k) w[k - begin] /= sum;
     t.first[static_cast<size_t>(i)] = axis.low + begin;
     t.count[static_cast<size_t>(i)] = std::max(0, end - begin);
-    if (end <= begin || sum == 0) {                              // no pixel inside the support: the nearest one
-      t.first[static_cast<size_t>(i)] = axis.low + std::clamp(static_cast<int>(std::floor(centre)), 0, axis.high - axis.low - 1);
+    if (end <= begin || sum == 0) {  // no pixel inside the support: the nearest one
+      t.first[static_cast<size_t>(i)] =
+          axis.low + std::clamp(static_cast<int>(std::floor(centre)), 0, axis.high - axis.low - 1);
       t.count[static_cast<size_t>(i)] = 1;
       w[0] = 1;
     }

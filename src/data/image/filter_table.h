@@ -9,10 +9,10 @@
 namespace pelton::data {
 
 struct FilterTable {
-  int taps = 0;                        // stride of `weights`; entries past `count` are 0
-  std::vector<int> first, count;       // by output index: the source pixels first .. first + count - 1
-  std::vector<double> weights;         // [n, taps], each row sums to 1
-  int low() const;                     // smallest and one past the largest source pixel used
+  int taps = 0;                   // stride of `weights`; entries past `count` are 0
+  std::vector<int> first, count;  // by output index: the source pixels first .. first + count - 1
+  std::vector<double> weights;    // [n, taps], each row sums to 1
+  int low() const;                // smallest and one past the largest source pixel used
   int high() const;
 };
 

@@ -10,10 +10,11 @@ namespace pelton::data {
 namespace {
 
 template <int Taps>
-void blend(const uint8_t* src, int64_t width, int64_t height, int64_t channels, double x, double y, const float* wx, const float* wy,
-           uint8_t* out) {
+void blend(const uint8_t* src, int64_t width, int64_t height, int64_t channels, double x, double y,
+           const float* wx, const float* wy, uint8_t* out) {
   constexpr int before = Taps / 2 - 1;
-  const int64_t x0 = static_cast<int64_t>(std::floor(x)) - before, y0 = static_cast<int64_t>(std::floor(y)) - before;
+  const int64_t x0 = static_cast<int64_t>(std::floor(x)) - before,
+                y0 = static_cast<int64_t>(std::floor(y)) - before;
   int64_t column[Taps];
   for (int k = 0; k < Taps; ++k) column[k] = std::clamp<int64_t>(x0 + k, 0, width - 1) * channels;
   float sum[4] = {};
@@ -25,7 +26,8 @@ void blend(const uint8_t* src, int64_t width, int64_t height, int64_t channels, 
       sum[c] += wy[j] * line;
     }
   }
-  for (int64_t c = 0; c < channels; ++c) out[c] = static_cast<uint8_t>(std::clamp(sum[c], 0.0f, 255.0f) + 0.5f);
+  for (int64_t c = 0; c < channels; ++c)
+    out[c] = static_cast<uint8_t>(std::clamp(sum[c], 0.0f, 255.0f) + 0.5f);
 }
 
 }  // namespace

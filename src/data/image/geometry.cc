@@ -28,7 +28,9 @@ void Axis::resize(int size) {
   resized = true;
 }
 
-Matrix identity_matrix() { return {1, 0, 0, 0, 1, 0, 0, 0, 1}; }
+Matrix identity_matrix() {
+  return {1, 0, 0, 0, 1, 0, 0, 0, 1};
+}
 
 Matrix multiply(const Matrix& a, const Matrix& b) {
   Matrix out{};
@@ -41,9 +43,11 @@ Matrix multiply(const Matrix& a, const Matrix& b) {
 Matrix inverse(const Matrix& m) {
   const double c0 = m[4] * m[8] - m[5] * m[7], c1 = m[5] * m[6] - m[3] * m[8], c2 = m[3] * m[7] - m[4] * m[6];
   const double det = m[0] * c0 + m[1] * c1 + m[2] * c2;
-  if (!(std::abs(det) > 1e-12)) fail(ErrorCode::usage, "the transform flattens the picture (its matrix has no inverse)");
-  Matrix r = {c0, m[2] * m[7] - m[1] * m[8], m[1] * m[5] - m[2] * m[4], c1, m[0] * m[8] - m[2] * m[6],
-              m[2] * m[3] - m[0] * m[5], c2, m[1] * m[6] - m[0] * m[7], m[0] * m[4] - m[1] * m[3]};
+  if (!(std::abs(det) > 1e-12))
+    fail(ErrorCode::usage, "the transform flattens the picture (its matrix has no inverse)");
+  Matrix r = {c0, m[2] * m[7] - m[1] * m[8], m[1] * m[5] - m[2] * m[4],
+              c1, m[0] * m[8] - m[2] * m[6], m[2] * m[3] - m[0] * m[5],
+              c2, m[1] * m[6] - m[0] * m[7], m[0] * m[4] - m[1] * m[3]};
   for (double& v : r) v /= det;
   return r;
 }

@@ -20,33 +20,35 @@ struct Axis {
   int offset = 0, n = 0;
   int low = 0, high = 0;
   bool flip = false;
-  bool resized = false;                       // false: a plain copy of source pixels
+  bool resized = false;  // false: a plain copy of source pixels
 
   static Axis whole(int size);
-  void crop(int at, int count);               // a part of the present output
-  void resize(int size);                      // the present output at a new size
+  void crop(int at, int count);  // a part of the present output
+  void resize(int size);         // the present output at a new size
   void mirror() { flip = !flip; }
   // Source position of the centre of output i, counted from source pixel `base`.
-  double position(int i, int base = 0) const { return (start - base) + (offset + (flip ? n - 1 - i : i) + 0.5) * scale; }
+  double position(int i, int base = 0) const {
+    return (start - base) + (offset + (flip ? n - 1 - i : i) + 0.5) * scale;
+  }
 };
 
 // Row-major 3x3 matrix on (x, y, 1).
 using Matrix = std::array<double, 9>;
 Matrix identity_matrix();
-Matrix multiply(const Matrix& a, const Matrix& b);      // a after b
-Matrix inverse(const Matrix& m);                        // usage error when singular
+Matrix multiply(const Matrix& a, const Matrix& b);  // a after b
+Matrix inverse(const Matrix& m);                    // usage error when singular
 void apply(const Matrix& m, double& x, double& y);
 
 struct Geometry {
-  Axis x, y;                                  // of the source image
-  bool swap = false;                          // output is transposed: its x follows y
+  Axis x, y;          // of the source image
+  bool swap = false;  // output is transposed: its x follows y
   // The picture lies at (left, top) of an output of out_width x out_height; around it is fill.
   int left = 0, top = 0, out_width = 0, out_height = 0;
   Filter filter = Filter::linear;
   bool antialias = true;
 
   static Geometry whole(int width, int height);
-  Axis& across() { return swap ? y : x; }     // the axis that output x follows
+  Axis& across() { return swap ? y : x; }  // the axis that output x follows
   Axis& down() { return swap ? x : y; }
   const Axis& across() const { return swap ? y : x; }
   const Axis& down() const { return swap ? x : y; }
@@ -54,12 +56,12 @@ struct Geometry {
   bool resized() const { return x.resized || y.resized; }
   bool is_identity(int width, int height) const;
 
-  void crop(Rect r);                          // inside the output
-  void resize(int width, int height);         // not while padded
+  void crop(Rect r);                   // inside the output
+  void resize(int width, int height);  // not while padded
   void mirror_x();
   void mirror_y();
   void transpose();
-  void orient(int exif);                      // shows a stored picture upright
+  void orient(int exif);  // shows a stored picture upright
   void pad(int left, int top, int right, int bottom);
 };
 

@@ -38,7 +38,13 @@ Axis on_plane(Axis a, double step, int size) {
 
 PlaneView view_of(const Tensor& pixels, int x0, int y0) {
   const auto& d = pixels.dims();
-  return {pixels.as<uint8_t>(), d[1] * d[2], static_cast<int>(d[1]), static_cast<int>(d[0]), static_cast<int>(d[2]), x0, y0};
+  return {pixels.as<uint8_t>(),
+          d[1] * d[2],
+          static_cast<int>(d[1]),
+          static_cast<int>(d[0]),
+          static_cast<int>(d[2]),
+          x0,
+          y0};
 }
 
 }  // namespace
@@ -63,10 +69,12 @@ LazyImage::LazyImage(Tensor encoded, const DecodeOptions& decode, Match match, s
   channels_ = decode_.colour == Colour::gray ? 1 : 3;
   geometry_ = Geometry::whole(source_width_, source_height_);
   if (decode_.orient) geometry_.orient(info_.orientation);
-  decode_.orient = false;                                        // it is part of the geometry now
+  decode_.orient = false;  // it is part of the geometry now
 }
 
-LazyImage::LazyImage(Tensor pixels, Match match) : match_(match) { replace(std::move(pixels)); }
+LazyImage::LazyImage(Tensor pixels, Match match) : match_(match) {
+  replace(std::move(pixels));
+}
 
 void LazyImage::replace(Tensor pixels) {
   PELTON_CHECK(pixels.dtype() == DType::u8 && pixels.rank() == 3, pixels);
@@ -82,7 +90,8 @@ void LazyImage::replace(Tensor pixels) {
 
 void LazyImage::crop(Rect r) {
   if (!warp_) return geometry_.crop(r);
-  warp_->matrix = multiply(warp_->matrix, {1, 0, static_cast<double>(r.x0), 0, 1, static_cast<double>(r.y0), 0, 0, 1});
+  warp_->matrix =
+      multiply(warp_->matrix, {1, 0, static_cast<double>(r.x0), 0, 1, static_cast<double>(r.y0), 0, 0, 1});
   warp_->width = r.width();
   warp_->height = r.height();
 }
@@ -90,12 +99,15 @@ void LazyImage::crop(Rect r) {
 void LazyImage::resize(int w, int h, Filter filter, bool antialias) {
   if (match_ != Match::none) return exact_resize(w, h, filter, antialias);
   if (warp_) {
-    warp_->matrix = multiply(warp_->matrix, {static_cast<double>(width()) / w, 0, 0, 0, static_cast<double>(height()) / h, 0, 0, 0, 1});
+    warp_->matrix = multiply(warp_->matrix, {static_cast<double>(width()) / w, 0, 0, 0,
+                                             static_cast<double>(height()) / h, 0, 0, 0, 1});
     warp_->width = w;
     warp_->height = h;
     return;
   }
-  if (geometry_.padded() || (geometry_.resized() && (geometry_.filter != filter || geometry_.antialias != antialias))) settle();
+  if (geometry_.padded() ||
+      (geometry_.resized() && (geometry_.filter != filter || geometry_.antialias != antialias)))
+    settle();
   geometry_.filter = filter;
   geometry_.antialias = antialias;
   geometry_.resize(w, h);
@@ -104,7 +116,8 @@ void LazyImage::resize(int w, int h, Filter filter, bool antialias) {
 void LazyImage::exact_resize(int w, int h, Filter filter, bool antialias) {
   // The libraries round to 8 bits after every step and resize what they see, so all before is made first;
   // a crop alone may stay pending, since it only selects pixels.
-  const bool only_crop = !geometry_.resized() && !geometry_.padded() && !geometry_.swap && !geometry_.x.flip && !geometry_.y.flip && !warp_ && !colour_;
+  const bool only_crop = !geometry_.resized() && !geometry_.padded() && !geometry_.swap &&
+                         !geometry_.x.flip && !geometry_.y.flip && !warp_ && !colour_;
   if (!only_crop) settle();
   geometry_.resize(w, h);
   const Axis &x = geometry_.x, &y = geometry_.y;
@@ -125,9 +138,10 @@ void LazyImage::mirror_y() {
 }
 
 void LazyImage::pad(int left, int top, int right, int bottom) {
-  if (colour_) settle();                                         // fill is not recoloured
+  if (colour_) settle();  // fill is not recoloured
   if (!warp_) return geometry_.pad(left, top, right, bottom);
-  warp_->matrix = multiply(warp_->matrix, {1, 0, -static_cast<double>(left), 0, 1, -static_cast<double>(top), 0, 0, 1});
+  warp_->matrix =
+      multiply(warp_->matrix, {1, 0, -static_cast<double>(left), 0, 1, -static_cast<double>(top), 0, 0, 1});
   warp_->width += left + right;
   warp_->height += top + bottom;
 }
@@ -195,8 +209,9 @@ bool LazyImage::try_planes(const PixelFormat& f, void* out) {
   int reduce = 1;
   if (geometry_.antialias)
     while (reduce < 8 && std::min(x.scale, y.scale) / (2 * reduce) >= kRestOfReduction) reduce *= 2;
-  const int margin = 2 * reduce * 4;                             // chroma rows reach past the luma ones
-  Rect region{x.low, std::max(0, full_y.low() - margin), x.high, std::min(source_height_, full_y.high() + margin)};
+  const int margin = 2 * reduce * 4;  // chroma rows reach past the luma ones
+  Rect region{x.low, std::max(0, full_y.low() - margin), x.high,
+              std::min(source_height_, full_y.high() + margin)};
   Scratch& s = scratch();
   jpeg_decode_planes(b, region, reduce, channels_ == 1, decode_, where_, s.planes);
 
@@ -208,7 +223,8 @@ bool LazyImage::try_planes(const PixelFormat& f, void* out) {
     // Sampling the same grid twice is common (Cb and Cr): reuse its tables by position.
     tx.push_back(filter_table(on_plane(x, p.step_x, p.width), geometry_.filter, geometry_.antialias));
     ty.push_back(filter_table(on_plane(y, p.step_y, p.y0 + p.height), geometry_.filter, geometry_.antialias));
-    resamplers.emplace_back(PlaneView{p.data, p.pitch, p.width, p.height, 1, p.x0, p.y0}, tx.back(), ty.back());
+    resamplers.emplace_back(PlaneView{p.data, p.pitch, p.width, p.height, 1, p.x0, p.y0}, tx.back(),
+                            ty.back());
   }
   TileWriter writer(f, geometry_, channels_, out);
   writer.set_matrix(colour_ ? &*colour_ : nullptr, count == 3, false);
@@ -226,7 +242,8 @@ bool LazyImage::try_planes(const PixelFormat& f, void* out) {
 
 void LazyImage::sample(const PixelFormat& f, void* out) {
   const Axis &x = geometry_.x, &y = geometry_.y;
-  FilterTable tx = filter_table(x, geometry_.filter, geometry_.antialias), ty = filter_table(y, geometry_.filter, geometry_.antialias);
+  FilterTable tx = filter_table(x, geometry_.filter, geometry_.antialias),
+              ty = filter_table(y, geometry_.filter, geometry_.antialias);
   TileWriter writer(f, geometry_, channels_, out);
   writer.set_matrix(colour_ ? &*colour_ : nullptr, false, false);
   if (geometry_.padded()) writer.fill(fill_);
@@ -256,7 +273,9 @@ void LazyImage::gather(const PixelFormat& f, void* out) {
     const int small_w = rx > 1 ? std::max(1, static_cast<int>(width() / rx + 0.5)) : width();
     const int small_h = ry > 1 ? std::max(1, static_cast<int>(height() / ry + 0.5)) : height();
     if (small_w != width() || small_h != height()) {
-      w.matrix = multiply({static_cast<double>(small_w) / width(), 0, 0, 0, static_cast<double>(small_h) / height(), 0, 0, 0, 1}, w.matrix);
+      w.matrix = multiply({static_cast<double>(small_w) / width(), 0, 0, 0,
+                           static_cast<double>(small_h) / height(), 0, 0, 0, 1},
+                          w.matrix);
       resize(small_w, small_h, Filter::linear);
     }
   }

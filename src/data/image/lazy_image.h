@@ -14,18 +14,18 @@ namespace pelton::data {
 
 // Row-major 3x4 on (r, g, b, 1) in 0..255; on grey pictures the row sums act.
 using ColourMatrix = std::array<float, 12>;
-ColourMatrix multiply(const ColourMatrix& a, const ColourMatrix& b);   // a after b
+ColourMatrix multiply(const ColourMatrix& a, const ColourMatrix& b);  // a after b
 
 // A general resample after the geometry: output position -> geometry output position.
 struct Warp {
   Matrix matrix = identity_matrix();
   int width = 0, height = 0;
-  Filter filter = Filter::linear;             // nearest, linear or cubic
+  Filter filter = Filter::linear;  // nearest, linear or cubic
 };
 
 // What finish() writes: value = (pixel - mean[c]) * scale[c].
 struct PixelFormat {
-  DType dtype = DType::f32;                   // f32, f16 or u8
+  DType dtype = DType::f32;  // f32, f16 or u8
   bool channels_first = true;
   std::array<float, 4> mean{}, scale{1, 1, 1, 1};
 };
@@ -33,38 +33,38 @@ struct PixelFormat {
 class LazyImage {
  public:
   LazyImage(Tensor encoded, const DecodeOptions& decode, Match match, std::string where);
-  explicit LazyImage(Tensor pixels, Match match = Match::none);         // u8 [h, w, 1 or 3]
+  explicit LazyImage(Tensor pixels, Match match = Match::none);  // u8 [h, w, 1 or 3]
 
   int width() const { return warp_ ? warp_->width : geometry_.out_width; }
   int height() const { return warp_ ? warp_->height : geometry_.out_height; }
   int channels() const { return channels_; }
   Match match() const { return match_; }
 
-  void crop(Rect r);                          // parts outside the picture become fill
+  void crop(Rect r);  // parts outside the picture become fill
   void resize(int width, int height, Filter filter, bool antialias = true);
   void mirror_x();
   void mirror_y();
   void pad(int left, int top, int right, int bottom);
   void warp(const Matrix& out_to_in, int width, int height, Filter filter);
   void recolour(const ColourMatrix& m);
-  void set_fill(std::array<uint8_t, 3> fill) { fill_ = fill; }          // of everything outside the picture
-  void to_grey();                             // one channel
+  void set_fill(std::array<uint8_t, 3> fill) { fill_ = fill; }  // of everything outside the picture
+  void to_grey();                                               // one channel
 
-  const Tensor& pixels();                     // u8 [height, width, channels] with everything done
-  void replace(Tensor pixels);                // new u8 pixels, nothing pending
+  const Tensor& pixels();       // u8 [height, width, channels] with everything done
+  void replace(Tensor pixels);  // new u8 pixels, nothing pending
   Dims dims(const PixelFormat& f) const;
-  void finish(const PixelFormat& f, void* out);                         // dims(f), dense
+  void finish(const PixelFormat& f, void* out);  // dims(f), dense
 
  private:
   bool encoded() const { return bytes_.defined(); }
-  void settle();                              // makes pixels with nothing pending
+  void settle();  // makes pixels with nothing pending
   void decode_region(const Rect& region, Tensor& pixels, Rect& rect);
   bool try_planes(const PixelFormat& f, void* out);
   void sample(const PixelFormat& f, void* out);
   void gather(const PixelFormat& f, void* out);
   void exact_resize(int width, int height, Filter filter, bool antialias);
 
-  Tensor bytes_, pixels_;                     // exactly one is defined
+  Tensor bytes_, pixels_;  // exactly one is defined
   DecodeOptions decode_;
   std::string where_;
   ImageInfo info_;

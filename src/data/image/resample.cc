@@ -9,7 +9,8 @@ namespace pelton::data {
 namespace {
 
 // out[i] = sum over taps of w[k] * src[k * pitch + i]
-PELTON_CLONES void vertical(const uint8_t* src, ptrdiff_t pitch, const double* w, int taps, float* __restrict out, int n) {
+PELTON_CLONES void vertical(const uint8_t* src, ptrdiff_t pitch, const double* w, int taps,
+                            float* __restrict out, int n) {
   int k = 0;
   if (taps % 2) {
     const float a = static_cast<float>(w[0]);
@@ -24,7 +25,8 @@ PELTON_CLONES void vertical(const uint8_t* src, ptrdiff_t pitch, const double* w
   for (; k < taps; k += 2) {
     const float a = static_cast<float>(w[k]), b = static_cast<float>(w[k + 1]);
     const uint8_t *first = src + k * pitch, *second = first + pitch;
-    for (int i = 0; i < n; ++i) out[i] = out[i] + (a * static_cast<float>(first[i]) + b * static_cast<float>(second[i]));
+    for (int i = 0; i < n; ++i)
+      out[i] = out[i] + (a * static_cast<float>(first[i]) + b * static_cast<float>(second[i]));
   }
 }
 
@@ -34,8 +36,8 @@ PELTON_CLONES void transpose(const float* rows, int n, float* __restrict block) 
     for (int r = 0; r < kTileRows; ++r) block[i * kTileRows + r] = rows[r * n + i];
 }
 
-PELTON_CLONES void horizontal(const float* block, const int* first, const int* count, const float* weights, int taps,
-                              int begin, int channels, int n, float* __restrict out) {
+PELTON_CLONES void horizontal(const float* block, const int* first, const int* count, const float* weights,
+                              int taps, int begin, int channels, int n, float* __restrict out) {
   for (int c = 0; c < channels; ++c)
     for (int x = 0; x < n; ++x) {
       float sum[kTileRows] = {};
@@ -50,11 +52,14 @@ PELTON_CLONES void horizontal(const float* block, const int* first, const int* c
 
 }  // namespace
 
-PlaneResampler::PlaneResampler(PlaneView view, const FilterTable& x, const FilterTable& y) : view_(view), x_(x), y_(y) {
+PlaneResampler::PlaneResampler(PlaneView view, const FilterTable& x, const FilterTable& y)
+    : view_(view), x_(x), y_(y) {
   begin_ = x.low();
   columns_ = x.high() - begin_;
-  PELTON_CHECK(begin_ >= view.x0 && begin_ + columns_ <= view.x0 + view.width, "columns ", begin_, "+", columns_);
-  PELTON_CHECK(y.low() >= view.y0 && y.high() <= view.y0 + view.height, "rows ", y.low(), "-", y.high(), " of ", view.y0, "+", view.height);
+  PELTON_CHECK(begin_ >= view.x0 && begin_ + columns_ <= view.x0 + view.width, "columns ", begin_, "+",
+               columns_);
+  PELTON_CHECK(y.low() >= view.y0 && y.high() <= view.y0 + view.height, "rows ", y.low(), "-", y.high(),
+               " of ", view.y0, "+", view.height);
   x_weights_.assign(x.weights.begin(), x.weights.end());
   const size_t row = static_cast<size_t>(columns_ * view.channels);
   row_.resize(row * kTileRows);
@@ -65,12 +70,14 @@ void PlaneResampler::tile(int y, int rows, float* out) {
   const int row = columns_ * view_.channels;
   for (int r = 0; r < rows; ++r) {
     const size_t at = static_cast<size_t>(y + r);
-    const uint8_t* src = view_.data + (y_.first[at] - view_.y0) * view_.pitch + static_cast<ptrdiff_t>(begin_ - view_.x0) * view_.channels;
-    vertical(src, view_.pitch, y_.weights.data() + at * static_cast<size_t>(y_.taps), y_.count[at], row_.data() + r * row, row);
+    const uint8_t* src = view_.data + (y_.first[at] - view_.y0) * view_.pitch +
+                         static_cast<ptrdiff_t>(begin_ - view_.x0) * view_.channels;
+    vertical(src, view_.pitch, y_.weights.data() + at * static_cast<size_t>(y_.taps), y_.count[at],
+             row_.data() + r * row, row);
   }
   transpose(row_.data(), row, block_.data());
-  horizontal(block_.data(), x_.first.data(), x_.count.data(), x_weights_.data(), x_.taps, begin_, view_.channels,
-             static_cast<int>(x_.first.size()), out);
+  horizontal(block_.data(), x_.first.data(), x_.count.data(), x_weights_.data(), x_.taps, begin_,
+             view_.channels, static_cast<int>(x_.first.size()), out);
 }
 
 }  // namespace pelton::data

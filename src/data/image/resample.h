@@ -15,7 +15,7 @@ inline constexpr int kTileRows = 16;
 // u8 samples [height, width, channels] of which pixel (0, 0) is source pixel (x0, y0).
 struct PlaneView {
   const uint8_t* data = nullptr;
-  ptrdiff_t pitch = 0;                 // bytes from row to row
+  ptrdiff_t pitch = 0;  // bytes from row to row
   int width = 0, height = 0, channels = 1;
   int x0 = 0, y0 = 0;
 };
@@ -32,7 +32,7 @@ class PlaneResampler {
   PlaneView view_;
   const FilterTable& x_;
   const FilterTable& y_;
-  int begin_ = 0, columns_ = 0;        // source columns in use
+  int begin_ = 0, columns_ = 0;  // source columns in use
   std::vector<float> x_weights_, row_, block_;
 };
 

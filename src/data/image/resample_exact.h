@@ -8,8 +8,10 @@
 
 namespace pelton::data {
 
-// u8 [y.n, x.n, channels]. Neither axis is mirrored. Combinations that a library does not have are usage errors.
-Tensor resample_exact(Match match, PlaneView view, const Axis& x, const Axis& y, Filter filter, bool antialias);
+// u8 [y.n, x.n, channels]. Neither axis is mirrored. Combinations that a library does not have are usage
+// errors.
+Tensor resample_exact(Match match, PlaneView view, const Axis& x, const Axis& y, Filter filter,
+                      bool antialias);
 
 Tensor resample_pillow(PlaneView view, const Axis& x, const Axis& y, Filter filter);
 Tensor resample_torchvision(PlaneView view, const Axis& x, const Axis& y, Filter filter, bool antialias);

@@ -10,7 +10,7 @@
 namespace pelton::data {
 namespace {
 
-constexpr int kOne = 2048;                    // 11-bit weights
+constexpr int kOne = 2048;  // 11-bit weights
 
 struct Tap2 {
   int at = 0, next = 0;
@@ -48,13 +48,15 @@ Tensor linear(PlaneView v, const Axis& ax, const Axis& ay) {
     const uint8_t* src = v.data + (y - v.y0) * v.pitch;
     int* o = row.data();
     for (const Tap2& t : tx)
-      for (int k = 0; k < c; ++k) *o++ = src[(t.at - v.x0) * c + k] * t.w0 + src[(t.next - v.x0) * c + k] * t.w1;
+      for (int k = 0; k < c; ++k)
+        *o++ = src[(t.at - v.x0) * c + k] * t.w0 + src[(t.next - v.x0) * c + k] * t.w1;
   };
   for (const Tap2& t : ty) {
     horizontal(t.at, upper);
     horizontal(t.next, lower);
     for (size_t i = 0; i < static_cast<size_t>(width); ++i)
-      *dst++ = static_cast<uint8_t>((((t.w0 * (upper[i] >> 4)) >> 16) + ((t.w1 * (lower[i] >> 4)) >> 16) + 2) >> 2);
+      *dst++ = static_cast<uint8_t>(
+          (((t.w0 * (upper[i] >> 4)) >> 16) + ((t.w1 * (lower[i] >> 4)) >> 16) + 2) >> 2);
   }
   return out;
 }
@@ -69,7 +71,8 @@ Tensor nearest(PlaneView v, const Axis& ax, const Axis& ay) {
   };
   for (int y = 0; y < ay.n; ++y)
     for (int x = 0; x < ax.n; ++x, dst += v.channels)
-      std::copy_n(v.data + (index(ay, y) - v.y0) * v.pitch + (index(ax, x) - v.x0) * v.channels, v.channels, dst);
+      std::copy_n(v.data + (index(ay, y) - v.y0) * v.pitch + (index(ax, x) - v.x0) * v.channels, v.channels,
+                  dst);
   return out;
 }
 
@@ -86,11 +89,14 @@ Taps area_taps(const Axis& a) {
   for (int i = 0; i < a.n; ++i) {
     auto& taps = t.of[static_cast<size_t>(i)];
     const double begin = i * scale, end = begin + scale, cell = std::min(scale, size - begin);
-    int first = static_cast<int>(std::ceil(begin)), last = std::min(static_cast<int>(std::floor(end)), size - 1);
+    int first = static_cast<int>(std::ceil(begin)),
+        last = std::min(static_cast<int>(std::floor(end)), size - 1);
     first = std::min(first, last);
-    if (first - begin > 1e-3) taps.emplace_back(a.low + first - 1, static_cast<float>((first - begin) / cell));
+    if (first - begin > 1e-3)
+      taps.emplace_back(a.low + first - 1, static_cast<float>((first - begin) / cell));
     for (int k = first; k < last; ++k) taps.emplace_back(a.low + k, static_cast<float>(1.0 / cell));
-    if (end - last > 1e-3) taps.emplace_back(a.low + last, static_cast<float>(std::min(std::min(end - last, 1.0), cell) / cell));
+    if (end - last > 1e-3)
+      taps.emplace_back(a.low + last, static_cast<float>(std::min(std::min(end - last, 1.0), cell) / cell));
   }
   return t;
 }
@@ -156,11 +162,13 @@ Tensor resample_opencv(PlaneView v, const Axis& x, const Axis& y, Filter filter,
   }
   if (filter == Filter::box) {
     if (w >= x.n && h >= y.n) return separable(v, area_taps(x), area_taps(y));
-    fail(ErrorCode::usage, cat("match = \"opencv\" with filter = \"box\" only shrinks, not ", w, "x", h, " to ", x.n, "x", y.n), "resize",
-         "use filter = \"linear\" for enlarging");
+    fail(ErrorCode::usage,
+         cat("match = \"opencv\" with filter = \"box\" only shrinks, not ", w, "x", h, " to ", x.n, "x", y.n),
+         "resize", "use filter = \"linear\" for enlarging");
   }
   if (filter == Filter::cubic) return separable(v, cubic_taps(x), cubic_taps(y));
-  fail(ErrorCode::usage, "match = \"opencv\" has nearest, linear, cubic and box", "resize", "choose one of them");
+  fail(ErrorCode::usage, "match = \"opencv\" has nearest, linear, cubic and box", "resize",
+       "choose one of them");
 }
 
 }  // namespace pelton::data

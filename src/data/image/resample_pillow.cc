@@ -37,8 +37,8 @@ void horizontal_row(const uint8_t* src, uint8_t* dst, const FilterTable& t, cons
   }
 }
 
-PELTON_CLONES void vertical_row(const uint8_t* src, ptrdiff_t pitch, const int32_t* w, int taps, uint8_t* __restrict dst,
-                                int32_t* __restrict sum, int n) {
+PELTON_CLONES void vertical_row(const uint8_t* src, ptrdiff_t pitch, const int32_t* w, int taps,
+                                uint8_t* __restrict dst, int32_t* __restrict sum, int n) {
   for (int i = 0; i < n; ++i) sum[i] = 1 << (kBits - 1);
   for (int k = 0; k < taps; ++k)
     for (int i = 0; i < n; ++i) sum[i] += src[k * pitch + i] * w[k];
@@ -56,9 +56,12 @@ std::vector<uint8_t> horizontal_pass(const PlaneView& v, const FilterTable& t, i
   for (int y = 0; y < rows; ++y) {
     const uint8_t* src = v.data + (y + low - v.y0) * v.pitch;
     uint8_t* dst = out.data() + static_cast<size_t>(y) * width;
-    if (v.channels == 1) horizontal_row<1>(src, dst, t, weights.data(), v.x0);
-    else if (v.channels == 3) horizontal_row<3>(src, dst, t, weights.data(), v.x0);
-    else horizontal_row<4>(src, dst, t, weights.data(), v.x0);
+    if (v.channels == 1)
+      horizontal_row<1>(src, dst, t, weights.data(), v.x0);
+    else if (v.channels == 3)
+      horizontal_row<3>(src, dst, t, weights.data(), v.x0);
+    else
+      horizontal_row<4>(src, dst, t, weights.data(), v.x0);
   }
   return out;
 }
@@ -68,11 +71,12 @@ void vertical_pass(const PlaneView& v, const FilterTable& t, uint8_t* dst) {
   const int width = v.width * v.channels;
   std::vector<int32_t> sum(static_cast<size_t>(width));
   for (size_t y = 0; y < t.first.size(); ++y, dst += width)
-    vertical_row(v.data + (t.first[y] - v.y0) * v.pitch, v.pitch, weights.data() + y * static_cast<size_t>(t.taps), t.count[y], dst,
-                 sum.data(), width);
+    vertical_row(v.data + (t.first[y] - v.y0) * v.pitch, v.pitch,
+                 weights.data() + y * static_cast<size_t>(t.taps), t.count[y], dst, sum.data(), width);
 }
 
-// Pillow steps through the source by adding the scale again and again; the sum's rounding is part of the result.
+// Pillow steps through the source by adding the scale again and again; the sum's rounding is part of the
+// result.
 std::vector<int> nearest_indices(const Axis& a) {
   std::vector<int> out(static_cast<size_t>(a.n));
   const int size = a.high - a.low;
@@ -90,7 +94,8 @@ Tensor nearest_pillow(const PlaneView& v, const Axis& ax, const Axis& ay) {
   uint8_t* dst = out.as_mutable<uint8_t>();
   const std::vector<int> xs = nearest_indices(ax);
   for (int y : nearest_indices(ay))
-    for (int x : xs) dst = std::copy_n(v.data + (y - v.y0) * v.pitch + (x - v.x0) * v.channels, v.channels, dst);
+    for (int x : xs)
+      dst = std::copy_n(v.data + (y - v.y0) * v.pitch + (x - v.x0) * v.channels, v.channels, dst);
   return out;
 }
 
@@ -111,13 +116,20 @@ Tensor resample_pillow(PlaneView v, const Axis& ax, const Axis& ay, Filter filte
     columns.width = tx.high() - low;
     std::vector<uint8_t> middle(static_cast<size_t>(ay.n) * static_cast<size_t>(columns.width * v.channels));
     vertical_pass(columns, ty, middle.data());
-    PlaneView rows{middle.data(), static_cast<ptrdiff_t>(columns.width) * v.channels, columns.width, ay.n, v.channels, low, 0};
+    PlaneView rows{middle.data(),
+                   static_cast<ptrdiff_t>(columns.width) * v.channels,
+                   columns.width,
+                   ay.n,
+                   v.channels,
+                   low,
+                   0};
     std::vector<uint8_t> done = horizontal_pass(rows, tx, 0, ay.n);
     std::copy(done.begin(), done.end(), out.as_mutable<uint8_t>());
   } else {
     const int low = ty.low(), rows = ty.high() - low;
     std::vector<uint8_t> middle = horizontal_pass(v, tx, low, rows);
-    vertical_pass({middle.data(), static_cast<ptrdiff_t>(ax.n) * v.channels, ax.n, rows, v.channels, 0, low}, ty, out.as_mutable<uint8_t>());
+    vertical_pass({middle.data(), static_cast<ptrdiff_t>(ax.n) * v.channels, ax.n, rows, v.channels, 0, low},
+                  ty, out.as_mutable<uint8_t>());
   }
   return out;
 }

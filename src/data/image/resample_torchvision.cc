@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Integer resample with the arithmetic of PyTorch's uint8 interpolate, which torchvision's resize on uint8
-// tensors calls: 16-bit weights at the largest precision that holds the largest weight, horizontal pass first,
-// 8 bits between the passes. Bit-exact with that library for linear and antialiased cubic.
+// tensors calls: 16-bit weights at the largest precision that holds the largest weight, horizontal pass
+// first, 8 bits between the passes. Bit-exact with that library for linear and antialiased cubic.
 #include <algorithm>
 #include <cmath>
 
@@ -20,7 +20,8 @@ Taps16 taps16(const Axis& axis, Filter filter, bool antialias) {
   Taps16 t;
   t.table = filter_table(axis, filter, antialias);
   const double largest = t.table.weights.empty() ? 1 : *std::ranges::max_element(t.table.weights);
-  while (t.precision < 22 && static_cast<int>(0.5 + largest * (1 << (t.precision + 1))) < (1 << 15)) ++t.precision;
+  while (t.precision < 22 && static_cast<int>(0.5 + largest * (1 << (t.precision + 1))) < (1 << 15))
+    ++t.precision;
   t.weights.resize(t.table.weights.size());
   for (size_t i = 0; i < t.weights.size(); ++i) {
     const double v = t.table.weights[i] * (1 << t.precision);
@@ -48,7 +49,8 @@ Tensor nearest_torch(PlaneView v, const Axis& ax, const Axis& ay) {
   };
   for (int y = 0; y < ay.n; ++y)
     for (int x = 0; x < ax.n; ++x, dst += v.channels)
-      std::copy_n(v.data + (index(ay, y) - v.y0) * v.pitch + (index(ax, x) - v.x0) * v.channels, v.channels, dst);
+      std::copy_n(v.data + (index(ay, y) - v.y0) * v.pitch + (index(ax, x) - v.x0) * v.channels, v.channels,
+                  dst);
   return out;
 }
 
@@ -57,8 +59,8 @@ Tensor nearest_torch(PlaneView v, const Axis& ax, const Axis& ay) {
 Tensor resample_torchvision(PlaneView v, const Axis& ax, const Axis& ay, Filter filter, bool antialias) {
   if (filter == Filter::nearest) return nearest_torch(v, ax, ay);
   if (filter != Filter::linear && !(filter == Filter::cubic && antialias))
-    fail(ErrorCode::usage, "match = \"torchvision\" has nearest, linear, and cubic with antialiasing", "resize",
-         "choose one of them, or match = \"pillow\"");
+    fail(ErrorCode::usage, "match = \"torchvision\" has nearest, linear, and cubic with antialiasing",
+         "resize", "choose one of them, or match = \"pillow\"");
   Taps16 tx = taps16(ax, filter, antialias), ty = taps16(ay, filter, antialias);
   const int low = ty.table.low(), rows = ty.table.high() - low, c = v.channels;
   const ptrdiff_t width = ptrdiff_t{ax.n} * c;
@@ -72,7 +74,8 @@ Tensor resample_torchvision(PlaneView v, const Axis& ax, const Axis& ay, Filter 
   Tensor out(DType::u8, {ay.n, ax.n, c});
   uint8_t* dst = out.as_mutable<uint8_t>();
   for (size_t y = 0; y < static_cast<size_t>(ay.n); ++y)
-    for (ptrdiff_t i = 0; i < width; ++i) *dst++ = weigh(middle.data() + (ty.table.first[y] - low) * width + i, width, ty, y);
+    for (ptrdiff_t i = 0; i < width; ++i)
+      *dst++ = weigh(middle.data() + (ty.table.first[y] - low) * width + i, width, ty, y);
   return out;
 }
 

@@ -11,8 +11,9 @@ namespace pelton::data {
 namespace {
 
 // JFIF: full-range YCbCr.
-constexpr ColourMatrix kToRgb = {1, 0, 1.402f, -1.402f * 128, 1, -0.344136f, -0.714136f, (0.344136f + 0.714136f) * 128,
-                                 1, 1.772f, 0, -1.772f * 128};
+constexpr ColourMatrix kToRgb = {1, 0,          1.402f,     -1.402f * 128,
+                                 1, -0.344136f, -0.714136f, (0.344136f + 0.714136f) * 128,
+                                 1, 1.772f,     0,          -1.772f * 128};
 
 PELTON_CLONES void mix(float* a, float* b, float* c, int n, const ColourMatrix& m) {
   for (int i = 0; i < n; ++i) {
@@ -42,16 +43,24 @@ PELTON_CLONES void clamp_round(float* a, int n) {
 template <class T>
 T as(float v);
 template <>
-float as(float v) { return v; }
+float as(float v) {
+  return v;
+}
 template <>
-uint8_t as(float v) { return static_cast<uint8_t>(v < 0 ? 0 : v > 255 ? 255 : v + 0.5f); }
+uint8_t as(float v) {
+  return static_cast<uint8_t>(v < 0 ? 0 : v > 255 ? 255 : v + 0.5f);
+}
 
 #if defined(__x86_64__) && defined(__FLT16_MAX__)
 template <>
-Half as(float v) { return {__builtin_bit_cast(uint16_t, static_cast<_Float16>(v))}; }
+Half as(float v) {
+  return {__builtin_bit_cast(uint16_t, static_cast<_Float16>(v))};
+}
 #else
 template <>
-Half as(float v) { return {f16_from_float(v)}; }
+Half as(float v) {
+  return {f16_from_float(v)};
+}
 #endif
 
 // One output row from one lane of a tile; `step` elements apart.
@@ -63,14 +72,23 @@ void store_row(const float* in, int n, T* out, int step) {
 }  // namespace
 
 TileWriter::TileWriter(const PixelFormat& format, const Geometry& g, int channels, void* out)
-    : format_(format), channels_(channels), n_(g.x.n), left_(g.left), top_(g.top), width_(g.out_width), height_(g.out_height),
-      swap_(g.swap), out_(out) {}
+    : format_(format),
+      channels_(channels),
+      n_(g.x.n),
+      left_(g.left),
+      top_(g.top),
+      width_(g.out_width),
+      height_(g.out_height),
+      swap_(g.swap),
+      out_(out) {}
 
 void TileWriter::set_matrix(const ColourMatrix* m, bool to_rgb, bool round) {
   mix_ = m || to_rgb;
   round_ = round;
-  if (m && to_rgb) matrix_ = multiply(*m, kToRgb);
-  else if (mix_) matrix_ = m ? *m : kToRgb;
+  if (m && to_rgb)
+    matrix_ = multiply(*m, kToRgb);
+  else if (mix_)
+    matrix_ = m ? *m : kToRgb;
 }
 
 void TileWriter::fill(std::array<uint8_t, 3> fill) {
@@ -80,9 +98,12 @@ void TileWriter::fill(std::array<uint8_t, 3> fill) {
       const size_t k = static_cast<size_t>(c);
       const float v = (static_cast<float>(fill[k]) - format_.mean[k]) * format_.scale[k];
       const int64_t at = format_.channels_first ? c * pixels + i : i * channels_ + c;
-      if (format_.dtype == DType::f32) static_cast<float*>(out_)[at] = v;
-      else if (format_.dtype == DType::f16) static_cast<Half*>(out_)[at] = as<Half>(v);
-      else static_cast<uint8_t*>(out_)[at] = fill[k];
+      if (format_.dtype == DType::f32)
+        static_cast<float*>(out_)[at] = v;
+      else if (format_.dtype == DType::f16)
+        static_cast<Half*>(out_)[at] = as<Half>(v);
+      else
+        static_cast<uint8_t*>(out_)[at] = fill[k];
     }
 }
 
@@ -94,20 +115,22 @@ void TileWriter::store(const float* tile, int y, int rows) {
     const float* in = tile + ptrdiff_t{c} * n_ * kTileRows;
     T* plane = out + (format_.channels_first ? c * pixels : c);
     const int step = format_.channels_first ? 1 : channels_;
-    if (swap_) {                                                 // tile rows are output columns
+    if (swap_) {  // tile rows are output columns
       for (int x = 0; x < n_; ++x) {
         T* o = plane + (ptrdiff_t{top_ + x} * width_ + left_ + y) * step;
         for (int r = 0; r < rows; ++r) o[r * step] = as<T>(in[x * kTileRows + r]);
       }
     } else {
-      for (int r = 0; r < rows; ++r) store_row(in + r, n_, plane + (ptrdiff_t{top_ + y + r} * width_ + left_) * step, step);
+      for (int r = 0; r < rows; ++r)
+        store_row(in + r, n_, plane + (ptrdiff_t{top_ + y + r} * width_ + left_) * step, step);
     }
   }
 }
 
 void TileWriter::write(float* tile, int y, int rows) {
   const int plane = n_ * kTileRows;
-  if (mix_ && channels_ == 3) mix(tile, tile + plane, tile + 2 * plane, plane, matrix_);
+  if (mix_ && channels_ == 3)
+    mix(tile, tile + plane, tile + 2 * plane, plane, matrix_);
   else if (mix_)
     for (int i = 0; i < plane; ++i) tile[i] = (matrix_[0] + matrix_[1] + matrix_[2]) * tile[i] + matrix_[3];
   for (int c = 0; c < channels_; ++c) {
@@ -116,9 +139,12 @@ void TileWriter::write(float* tile, int y, int rows) {
     if (round_) clamp_round(tile + c * plane, plane);
     if (!raw) clamp_scale(tile + c * plane, plane, format_.mean[k], format_.scale[k]);
   }
-  if (format_.dtype == DType::f32) store<float>(tile, y, rows);
-  else if (format_.dtype == DType::f16) store<Half>(tile, y, rows);
-  else store<uint8_t>(tile, y, rows);
+  if (format_.dtype == DType::f32)
+    store<float>(tile, y, rows);
+  else if (format_.dtype == DType::f16)
+    store<Half>(tile, y, rows);
+  else
+    store<uint8_t>(tile, y, rows);
 }
 
 }  // namespace pelton::data

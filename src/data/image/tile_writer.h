@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns tiles of float samples [channel][x][16 rows] into output pixels: colour matrix, clamp, mean and scale,
-// element type, layout and transposition, fused.
+// Turns tiles of float samples [channel][x][16 rows] into output pixels: colour matrix, clamp, mean and
+// scale, element type, layout and transposition, fused.
 #pragma once
 
 #include "data/image/lazy_image.h"
@@ -14,8 +14,8 @@ class TileWriter {
   // to_rgb: the tiles are YCbCr planes.
   TileWriter(const PixelFormat& format, const Geometry& g, int channels, void* out);
   void set_matrix(const ColourMatrix* m, bool to_rgb, bool round);
-  void fill(std::array<uint8_t, 3> fill);                       // the whole output
-  void write(float* tile, int y, int rows);                     // changes the tile
+  void fill(std::array<uint8_t, 3> fill);    // the whole output
+  void write(float* tile, int y, int rows);  // changes the tile
 
  private:
   template <class T>

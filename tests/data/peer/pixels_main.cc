@@ -22,7 +22,10 @@ Tensor read_bytes(const std::string& path) {
 }
 
 Match match_of(const std::string& s) {
-  return s == "pillow" ? Match::pillow : s == "torchvision" ? Match::torchvision : s == "opencv" ? Match::opencv : Match::none;
+  return s == "pillow"        ? Match::pillow
+         : s == "torchvision" ? Match::torchvision
+         : s == "opencv"      ? Match::opencv
+                              : Match::none;
 }
 
 Filter filter_of(const std::string& s) {
@@ -57,7 +60,8 @@ int main() {
   for (std::string line; std::getline(std::cin, line);) {
     try {
       Tensor t = answer(line);
-      std::printf("%lld %lld %lld\n", static_cast<long long>(t.dims()[0]), static_cast<long long>(t.dims()[1]), static_cast<long long>(t.dims()[2]));
+      std::printf("%lld %lld %lld\n", static_cast<long long>(t.dims()[0]),
+                  static_cast<long long>(t.dims()[1]), static_cast<long long>(t.dims()[2]));
       std::fwrite(t.data(), 1, static_cast<size_t>(t.bytes()), stdout);
     } catch (const Error& e) {
       std::printf("error %s\n", e.what());
