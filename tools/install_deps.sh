@@ -39,8 +39,8 @@ if [ -n "$missing" ]; then
       as_root=sudo
     fi
     export DEBIAN_FRONTEND=noninteractive
-    run $as_root apt-get update -q
-    run $as_root apt-get install -y -q --no-install-recommends $missing
+    run $as_root apt-get update -qq
+    run $as_root apt-get install -y -qq --no-install-recommends $missing > "${TMPDIR:-/tmp}/pelton-apt.log"
   fi
 fi
 

@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Seeded faults: each file of tests/mutants/ changes one place of the source, and its tests must then fail.
+
+  tools/run_mutants.py [NAME...] [--build FOLDER] [--jobs N]
+
+A mutant is a TOML file: `file`, `find` (text that occurs there exactly once), `replace`, `why` (the fault in
+words) and `test` (a ctest name; its target test_<name> is the only thing built). The source is copied to a
+scratch folder, so the work tree is never touched. A mutant that does not compile, whose text is not found, or
+that the tests do not notice is an error.
+"""
+import argparse
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+
+KEYS = {"file", "find", "replace", "why", "test"}
+
+
+def load(path: pathlib.Path) -> dict:
+    mutant = tomllib.loads(path.read_text())
+    wrong = KEYS ^ mutant.keys()
+    if wrong:
+        raise ValueError(f"{path.name}: missing or unknown keys: {', '.join(sorted(wrong))}")
+    return mutant
+
+
+def mutated(text: str, mutant: dict) -> str:
+    count = text.count(mutant["find"])
+    if count != 1:
+        raise ValueError(f"`find` occurs {count} times in {mutant['file']}, must be once")
+    return text.replace(mutant["find"], mutant["replace"])
+
+
+def copy_source(root: pathlib.Path, scratch: pathlib.Path) -> None:
+    """Tracked files, only those that changed, so that the scratch build stays incremental."""
+    names = subprocess.run(["git", "ls-files", "-z"], cwd=root, capture_output=True, check=True).stdout
+    wanted = {n for n in names.decode().split("\0") if n and (root / n).is_file()}
+    for name in wanted:
+        source, target = root / name, scratch / name
+        if not target.exists() or target.read_bytes() != source.read_bytes():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, target)
+            shutil.copymode(source, target)
+    for file in scratch.rglob("*"):
+        if file.is_file() and file.relative_to(scratch).as_posix() not in wanted:
+            file.unlink()
+
+
+def run(command: list, cwd: pathlib.Path) -> subprocess.CompletedProcess:
+    return subprocess.run([str(c) for c in command], cwd=cwd, capture_output=True, text=True)
+
+
+class Bench:
+    """The scratch copy, its build folder, and what runs there."""
+
+    def __init__(self, root: pathlib.Path, folder: pathlib.Path, jobs: int):
+        self.source, self.build, self.jobs = folder / "source", folder / "build", jobs
+        self.source.mkdir(parents=True, exist_ok=True)
+        copy_source(root, self.source)
+        result = run(["cmake", "-S", self.source, "-B", self.build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=None",
+                      "-DCMAKE_CXX_FLAGS=-O1", f"-DPELTON_DEPS_DIR={root / '.deps'}", "-DPELTON_WERROR=OFF"], root)
+        if result.returncode:
+            raise RuntimeError(result.stdout + result.stderr)
+
+    def build_test(self, test: str) -> str:
+        target = "test_" + test.replace("/", "_")
+        result = run(["cmake", "--build", self.build, "-j", self.jobs, "--target", target], self.source)
+        return result.stdout[-3000:] + result.stderr[-1000:] if result.returncode else ""
+
+    def test_fails(self, test: str) -> bool:
+        return run(["ctest", "--test-dir", self.build, "-R", f"^{test}$", "--no-tests=error", "--timeout", "120"],
+                   self.source).returncode != 0
+
+    def judge(self, mutant: dict) -> str:
+        """Empty when the fault is caught, else what is wrong."""
+        path = self.source / mutant["file"]
+        original = path.read_text()
+        path.write_text(mutated(original, mutant))
+        try:
+            failure = self.build_test(mutant["test"])
+            if failure:
+                return "does not compile:\n" + failure
+            return "" if self.test_fails(mutant["test"]) else "NOT caught"
+        finally:
+            path.write_text(original)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--build", type=pathlib.Path)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    args = parser.parse_args()
+    root = pathlib.Path(__file__).resolve().parent.parent
+    files = sorted((root / "tests" / "mutants").glob("*.toml"))
+    if args.names:
+        files = [f for f in files if f.stem in args.names]
+    if not files:
+        print("error: no such mutant")
+        return 1
+    mutants = {f.stem: load(f) for f in files}
+    bench = Bench(root, (args.build or root / "build" / "mutants").resolve(), args.jobs)
+
+    errors = 0
+    for test in sorted({m["test"] for m in mutants.values()}):
+        failure = bench.build_test(test)
+        if failure or bench.test_fails(test):
+            print(f"error: the tests of {test} fail without any mutant\n{failure}")
+            return 1
+        for name in [n for n, m in mutants.items() if m["test"] == test]:
+            start = time.monotonic()
+            try:
+                verdict = bench.judge(mutants[name])
+            except ValueError as error:
+                verdict = str(error)
+            errors += bool(verdict)
+            print(f"{'error' if verdict else 'caught'}: {name} ({mutants[name]['why']}) {verdict} "
+                  f"[{time.monotonic() - start:.0f} s]", flush=True)
+    print(f"{len(mutants) - errors} of {len(mutants)} mutants caught")
+    return 1 if errors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
