@@ -10,8 +10,11 @@ endif()
 
 add_library(pelton_flags INTERFACE)
 target_include_directories(pelton_flags INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
-target_compile_options(pelton_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers -Wno-restrict -fno-math-errno
+target_compile_options(pelton_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers -fno-math-errno
                                               -ffp-contract=off -fvisibility=hidden)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(pelton_flags INTERFACE -Wno-restrict)  # g++ 12 warns about its own std::string
+endif()
 if(PELTON_WERROR)
   target_compile_options(pelton_flags INTERFACE -Werror)
 endif()

@@ -6,8 +6,8 @@
 
 A mutant is a TOML file: `file`, `find` (text that occurs there exactly once), `replace`, `why` (the fault in
 words) and `test` (a ctest name; its target test_<name> is the only thing built). The source is copied to a
-scratch folder, so the work tree is never touched. A mutant that does not compile, whose text is not found, or
-that the tests do not notice is an error.
+scratch folder, so the work tree is never touched. A mutant that does not compile (unless a static assertion
+caught it), whose text is not found, or that the tests do not notice is an error.
 """
 import argparse
 import os
@@ -83,6 +83,8 @@ class Bench:
         path.write_text(mutated(original, mutant))
         try:
             failure = self.build_test(mutant["test"])
+            if "static assertion failed" in failure:
+                return ""
             if failure:
                 return "does not compile:\n" + failure
             return "" if self.test_fails(mutant["test"]) else "NOT caught"
