@@ -70,6 +70,7 @@ class Context {
   void bind_input(size_t index, Dims dims, const void* data);
   void bind_output(size_t index, void* data, int64_t bytes);
   void run_bound(const RunOptions& options = {});
+  std::vector<ir::HostValue> outputs();  // of the last run_bound; results that were not bound move out
   // Sizes of the results for the inputs bound now; bad_shape if they depend on data.
   std::vector<Dims> output_dims();
 
@@ -80,7 +81,8 @@ class Context {
 
  private:
   friend class Executable;
-  explicit Context(std::shared_ptr<const Executable> executable, std::unique_ptr<Frame> frame);
+  Context(std::shared_ptr<const Executable> executable, std::unique_ptr<Frame> frame);
+  bool ready(const RunOptions& options);  // false: the run was done by the guard-free variant
   std::shared_ptr<const Executable> executable_;
   std::unique_ptr<Frame> frame_;
 };
@@ -98,7 +100,7 @@ class Executable : public std::enable_shared_from_this<Executable> {
   const Plan& plan() const { return *plan_; }
   const ir::Graph& graph() const { return plan_->graph; }
   const device::Target& target() const { return target_; }
-  const std::vector<Choice>& choices() const;  // those that run here
+  const std::vector<Choice>& choices() const { return choices_; }  // those that run here
   const std::vector<std::string>& notes() const { return notes_; }
 
   // From the pool; goes back when destroyed. `busy` if none is free within wait_ns.
@@ -112,12 +114,18 @@ class Executable : public std::enable_shared_from_this<Executable> {
 
  private:
   friend class Context;
+  struct Pool;
   Executable(std::shared_ptr<const Plan> plan, const backend::Registry& registry,
              const device::Target& target, const ExecutableOptions& options);
-  struct Pool;
+  void resolve(std::vector<Choice>& choices, const ir::Graph& graph);
+  const Executable& unguarded() const;  // made on first need
+  void give_back(std::unique_ptr<Frame> frame) const;
+
   std::shared_ptr<const Plan> plan_;
+  const backend::Registry& registry_;
   device::Target target_;
   ExecutableOptions options_;
+  std::vector<Choice> choices_;
   std::vector<std::string> notes_;
   std::unique_ptr<Region> region_;
   std::unique_ptr<Pool> pool_;

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/executable.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+#include "base/log.h"
+#include "runtime/frame.h"
+
+namespace pelton::runtime {
+
+using namespace ir;
+
+struct Executable::Pool {
+  explicit Pool(int64_t budget_bytes) : budget(budget_bytes) {}
+  Budget budget;
+  std::mutex mutex;
+  std::condition_variable returned;
+  std::vector<std::unique_ptr<Frame>> free;
+  int64_t made = 0;
+  std::once_flag unguarded_once;
+  std::shared_ptr<const Executable> unguarded;
+};
+
+std::shared_ptr<const Executable> Executable::create(std::shared_ptr<const Plan> plan,
+                                                     const backend::Registry& registry,
+                                                     const device::Target& target,
+                                                     const ExecutableOptions& options) {
+  return std::shared_ptr<const Executable>(new Executable(std::move(plan), registry, target, options));
+}
+
+Executable::Executable(std::shared_ptr<const Plan> plan, const backend::Registry& registry,
+                       const device::Target& target, const ExecutableOptions& options)
+    : plan_(std::move(plan)),
+      registry_(registry),
+      target_(target),
+      options_(options),
+      choices_(plan_->choices),
+      pool_(std::make_unique<Pool>(options.memory_budget_bytes)) {
+  if (choices_.empty())
+    choices_ = choose_all(plan_->graph, registry, target);
+  else
+    resolve(choices_, plan_->graph);
+  for (const std::string& note : notes_) log_info(note);
+  region_ =
+      std::make_unique<Region>(plan_->graph, choices_, registry, target_,
+                               RegionOptions{options.max_programs, options.check_memory, &pool_->budget});
+  pool_->budget.take(region_->constant_bytes(), 0, "the plan's weights");
+}
+
+Executable::~Executable() = default;
+
+void Executable::resolve(std::vector<Choice>& choices, const Graph& graph) {
+  PELTON_CHECK(choices.size() == graph.node_count(), choices.size(), " choices for ", graph.node_count(),
+               " nodes");
+  for (size_t i = 0; i < choices.size(); ++i) {
+    Choice& c = choices[i];
+    NodeId id = graph.order()[i];
+    for (BodyChoices& body : c.bodies) resolve(body.choices, graph[id].get_graph(body.attr));
+    if (c.implementation == kReference || c.implementation == kNothing) continue;
+    const backend::Implementation* found = registry_.find(c.implementation);
+    std::string reason = found ? found->refuse(graph, id, target_) : std::string("is not in this build");
+    if (reason.empty()) continue;
+    Choice other = choose(graph, id, registry_, target_);
+    notes_.push_back(cat(graph.describe(id), ": ", c.implementation, " ", found ? "refuses here: " : "",
+                         reason, "; runs on ", other.implementation));
+    c = std::move(other);
+  }
+}
+
+const Executable& Executable::unguarded() const {
+  std::call_once(pool_->unguarded_once, [&] {
+    if (plan_->unguarded) pool_->unguarded = create(plan_->unguarded, registry_, target_, options_);
+  });
+  if (!pool_->unguarded) {
+    std::string facts;
+    for (const Fact& f : plan_->graph.guards) facts += cat(facts.empty() ? "" : ", ", f.str());
+    fail(ErrorCode::bad_shape, cat("the sizes of this run break what the plan was compiled for: ", facts), "",
+         "compile the model with these sizes inside its --shape ranges");
+  }
+  return *pool_->unguarded;
+}
+
+Context Executable::context() const {
+  std::unique_lock lock(pool_->mutex);
+  auto available = [&] {
+    return !pool_->free.empty() || options_.max_contexts <= 0 || pool_->made < options_.max_contexts;
+  };
+  auto refuse = [&] {
+    fail(ErrorCode::busy, cat("all ", options_.max_contexts, " contexts of the plan are in use"), "",
+         "wait, or raise max_contexts");
+  };
+  if (!available()) {
+    if (options_.wait_ns == 0) refuse();
+    if (options_.wait_ns < 0)
+      pool_->returned.wait(lock, available);
+    else if (!pool_->returned.wait_for(lock, std::chrono::nanoseconds(options_.wait_ns), available))
+      refuse();
+  }
+  std::unique_ptr<Frame> frame;
+  if (!pool_->free.empty()) {
+    frame = std::move(pool_->free.back());
+    pool_->free.pop_back();
+  } else {
+    frame = std::make_unique<Frame>(*region_);
+    ++pool_->made;
+  }
+  return Context(shared_from_this(), std::move(frame));
+}
+
+void Executable::give_back(std::unique_ptr<Frame> frame) const {
+  frame->unbind();
+  std::lock_guard lock(pool_->mutex);
+  pool_->free.push_back(std::move(frame));
+  pool_->returned.notify_one();
+}
+
+std::vector<HostValue> Executable::run(const std::vector<HostValue>& inputs,
+                                       const RunOptions& options) const {
+  return context().run(inputs, options);
+}
+
+void Executable::prepare(const std::vector<Dims>& input_dims) const {
+  const Graph& g = graph();
+  if (input_dims.size() != g.inputs.size())
+    fail(ErrorCode::usage,
+         cat("the plan takes ", g.inputs.size(), " inputs, got sizes for ", input_dims.size()));
+  Frame frame(*region_);
+  for (size_t i = 0; i < input_dims.size(); ++i) {
+    const Type& type = g.type(g.inputs[i]);
+    if (type.is_tensor())
+      frame.set_input(i, type.dtype == DType::string
+                             ? Tensor(type.dtype, input_dims[i])
+                             : Tensor::borrow(type.dtype, input_dims[i], nullptr, nullptr));
+  }
+  frame.find_sizes({});
+  if (frame.breaks_a_guard())
+    unguarded().prepare(input_dims);
+  else
+    region_->program(0, frame.symbols());
+}
+
+Memory Executable::memory() const {
+  Memory m;
+  m.weights = region_->constant_bytes();
+  m.packed = region_->packed_bytes();
+  m.arena = region_->arena_bytes();
+  m.scratch = region_->scratch_bytes();
+  std::lock_guard lock(pool_->mutex);
+  m.contexts = pool_->made;
+  return m;
+}
+
+Context::Context(std::shared_ptr<const Executable> executable, std::unique_ptr<Frame> frame)
+    : executable_(std::move(executable)), frame_(std::move(frame)) {}
+Context::~Context() {
+  if (frame_) executable_->give_back(std::move(frame_));
+}
+Context::Context(Context&&) noexcept = default;
+Context& Context::operator=(Context&& other) noexcept {
+  if (this != &other) {
+    if (frame_) executable_->give_back(std::move(frame_));
+    executable_ = std::move(other.executable_);
+    frame_ = std::move(other.frame_);
+  }
+  return *this;
+}
+
+bool Context::ready(const RunOptions& options) {
+  const Graph& g = executable_->graph();
+  if (g.guards.empty()) return true;
+  frame_->find_sizes({});
+  if (!frame_->breaks_a_guard()) return true;
+  std::vector<HostValue> inputs;
+  for (size_t i = 0; i < g.inputs.size(); ++i) inputs.push_back(frame_->input(i));
+  Context other = executable_->unguarded().context();
+  for (size_t i = 0; i < g.slots.size(); ++i) other.set_state(i, state(i));
+  frame_->adopt_outputs(other.run(inputs, options));
+  for (size_t i = 0; i < g.slots.size(); ++i) set_state(i, other.state(i));
+  return false;
+}
+
+std::vector<HostValue> Context::run(const std::vector<HostValue>& inputs, const RunOptions& options) {
+  const Graph& g = executable_->graph();
+  if (inputs.size() != g.inputs.size())
+    fail(ErrorCode::usage, cat("the plan takes ", g.inputs.size(), " inputs, got ", inputs.size()));
+  for (size_t i = 0; i < inputs.size(); ++i) frame_->set_input(i, inputs[i]);
+  if (ready(options)) frame_->run(options);
+  return frame_->take_outputs();
+}
+
+std::vector<Tensor> Context::run_tensors(const std::vector<Tensor>& inputs, const RunOptions& options) {
+  std::vector<HostValue> values(inputs.begin(), inputs.end());
+  std::vector<Tensor> out;
+  for (HostValue& v : run(values, options)) out.push_back(std::move(v.tensor));
+  return out;
+}
+
+void Context::bind_input(size_t index, Dims dims, const void* data) {
+  const Graph& g = executable_->graph();
+  if (index >= g.inputs.size())
+    fail(ErrorCode::usage, cat("the plan has ", g.inputs.size(), " inputs, got index ", index));
+  const Type& type = g.type(g.inputs[index]);
+  if (!type.is_tensor() || type.dtype == DType::string)
+    fail(ErrorCode::bad_type, cat("an input of type ", type.str(), " cannot be bound"),
+         cat("input '", g[g.inputs[index]].name, "'"));
+  frame_->set_input(index, Tensor::borrow(type.dtype, std::move(dims), data, nullptr));
+}
+
+void Context::bind_output(size_t index, void* data, int64_t bytes) {
+  if (size_t count = executable_->graph().outputs.size(); index >= count)
+    fail(ErrorCode::usage, cat("the plan has ", count, " outputs, got index ", index));
+  frame_->bind_output(index, data, bytes);
+}
+
+void Context::run_bound(const RunOptions& options) {
+  if (ready(options)) frame_->run(options);
+}
+
+std::vector<HostValue> Context::outputs() {
+  return frame_->take_outputs();
+}
+
+std::vector<Dims> Context::output_dims() {
+  const Graph& g = executable_->graph();
+  frame_->find_sizes({});
+  std::vector<Dims> out;
+  for (ValueId v : g.outputs) out.push_back(eval(g.type(v).shape, frame_->symbols()));
+  return out;
+}
+
+const Tensor& Context::state(size_t slot) const {
+  return frame_->state(slot);
+}
+void Context::set_state(size_t slot, Tensor value) {
+  frame_->set_state(slot, std::move(value));
+}
+void Context::reset_state() {
+  frame_->reset_state();
+}
+
+}  // namespace pelton::runtime

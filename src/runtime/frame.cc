@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/frame.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <set>
+
+#include "base/clock.h"
+#include "base/interrupt.h"
+#include "base/thread_pool.h"
+#include "interp/interpreter.h"
+#include "ir/op.h"
+
+namespace pelton::runtime {
+
+using namespace ir;
+
+namespace {
+
+// Read as f32 or f64 this is a NaN, as an index it is out of any range.
+constexpr int kPoison = 0xFF;
+// Below this a run does not enter the thread pool: kernels this small work on the calling thread.
+constexpr int64_t kSmallRunBytes = 64 << 10;
+
+bool poison_wanted() {
+  const char* v = std::getenv("PELTON_POISON");
+  return v && *v && std::strcmp(v, "0") != 0;
+}
+
+// Stands for empty tensors, so that only absent operands are null.
+alignas(64) std::byte empty_tensor[64];
+
+Tensor initial_value(const Slot& slot) {
+  if (slot.initial.defined()) return slot.initial;
+  auto dims = as_dims(slot.type.shape);
+  if (!dims)
+    fail(ErrorCode::bad_shape, cat("state slot '", slot.name, "' has no initial value and no fixed shape"));
+  return Tensor::zeros(slot.type.dtype, *dims);
+}
+
+std::string input_place(const Graph& g, size_t index) {
+  return cat("input '", g[g.inputs[index]].name, "'");
+}
+
+}  // namespace
+
+Frame::Frame(const Region& region) : region_(region), poison_(poison_wanted()) {
+  const Graph& g = region.graph();
+  inputs_.resize(g.inputs.size());
+  bound_.resize(g.outputs.size());
+  host_.resize(g.value_count());
+  loaded_.resize(region.segments().size());
+  bound_root_.assign(g.value_count(), -1);
+  for (size_t i = 0; i < g.outputs.size(); ++i) {
+    ValueId root = region.value(g.outputs[i]).root;
+    if (region.value(root).place == Place::host && bound_root_[root.index] < 0)
+      bound_root_[root.index] = static_cast<int32_t>(i);
+  }
+  for (size_t i = 0; i < g.slots.size(); ++i) {
+    owner_.push_back(i);
+    for (size_t j = 0; j < i; ++j)
+      if (g.slots[j].name == g.slots[i].tied_to) owner_[i] = owner_[j];
+  }
+  reset_state();
+}
+
+Frame::~Frame() {
+  drop_arena();
+}
+
+void Frame::drop_arena() {
+  if (Budget* budget = region_.options().budget) budget->give(arena_bytes_);
+  std::free(arena_);
+  arena_ = nullptr;
+  arena_bytes_ = 0;
+}
+
+void Frame::reset_state() {
+  const Graph& g = region_.graph();
+  state_.resize(g.slots.size());
+  spare_.assign(g.slots.size(), {});
+  for (size_t i = 0; i < g.slots.size(); ++i) state_[i] = aligned(initial_value(g.slots[i]));
+  sizes_known_ = false;
+}
+
+void Frame::set_state(size_t slot, Tensor value) {
+  const Slot& s = region_.graph().slots[slot];
+  if (value.dtype() != s.type.dtype || value.rank() != s.type.rank())
+    fail(ErrorCode::bad_type, cat("expected ", s.type.str(), ", got ", value.str()),
+         cat("state slot '", s.name, "'"));
+  state_[owner_[slot]] = aligned(value);
+  sizes_known_ = false;
+}
+
+void Frame::set_input(size_t index, HostValue value) {
+  const Graph& g = region_.graph();
+  const Type& type = g.type(g.inputs[index]);
+  HostValue& old = inputs_[index];
+  if (value.kind != type.kind) fail(ErrorCode::bad_type, cat("expected ", type.str()), input_place(g, index));
+  if (type.is_tensor()) {
+    const Tensor& t = value.tensor;
+    if (!t.defined()) fail(ErrorCode::usage, "has no value", input_place(g, index));
+    if (t.dtype() != type.dtype)
+      fail(ErrorCode::bad_type, cat("expected ", type.str(), ", got ", t.str()), input_place(g, index));
+    if (!old.tensor.defined() || old.tensor.dims() != t.dims()) sizes_known_ = false;
+  }
+  old = std::move(value);
+}
+
+void Frame::bind_output(size_t index, void* data, int64_t bytes) {
+  bound_[index] = {data, bytes};
+}
+
+void Frame::find_sizes(const SymbolValues& outer) {
+  if (sizes_known_ && outer == outer_) {
+    if (region_.segments().size() > 1) symbols_ = base_symbols_;
+    return;
+  }
+  const Graph& g = region_.graph();
+  outer_ = outer;
+  symbols_ = outer;
+  for (size_t i = 0; i < g.inputs.size(); ++i) {
+    const Type& type = g.type(g.inputs[i]);
+    if (!type.is_tensor()) continue;
+    if (!type.ranked)
+      fail(ErrorCode::bad_shape, cat("the plan does not know the rank of ", type.str()), input_place(g, i),
+           "compile the model with --shape name=AxBxC");
+    if (!inputs_[i].tensor.defined()) fail(ErrorCode::usage, "has no value", input_place(g, i));
+    interp::bind_symbols(type, inputs_[i].tensor.dims(), symbols_, input_place(g, i));
+  }
+  for (size_t i = 0; i < g.slots.size(); ++i)
+    interp::bind_symbols(g.slots[i].type, state(i).dims(), symbols_,
+                         cat("state slot '", g.slots[i].name, "'"));
+  for (const auto& [name, value] : symbols_)
+    if (auto it = g.symbols->ranges.find(name); it != g.symbols->ranges.end() && region_.depth() == 0)
+      if (value < it->second.min || value > it->second.max)
+        fail(ErrorCode::bad_shape,
+             cat("size ", name, " = ", value, " is outside the compiled range ", it->second.min, " to ",
+                 it->second.max),
+             cat("graph '", g.name, "'"), "compile the model with a wider --shape range");
+  for (const Fact& f : g.checks) {
+    std::set<std::string> names;
+    f.left.collect_symbols(names);
+    f.right.collect_symbols(names);
+    bool known = std::all_of(names.begin(), names.end(), [&](const auto& n) { return symbols_.count(n); });
+    if (known && !f.holds(symbols_))
+      fail(ErrorCode::bad_shape,
+           cat("sizes must satisfy ", f.str(), ", but they are ", f.left.eval(symbols_), " and ",
+               f.right.eval(symbols_)),
+           f.reason);
+  }
+  base_symbols_ = symbols_;
+  loaded_[0].program.reset();
+  sizes_known_ = true;
+}
+
+bool Frame::breaks_a_guard() const {
+  for (const Fact& f : region_.graph().guards) {
+    std::set<std::string> names;
+    f.left.collect_symbols(names);
+    f.right.collect_symbols(names);
+    bool known = std::all_of(names.begin(), names.end(), [&](const auto& n) { return symbols_.count(n); });
+    if (known && !f.holds(symbols_)) return true;
+  }
+  return false;
+}
+
+void Frame::grow_arena(int64_t bytes) {
+  if (bytes <= arena_bytes_) return;
+  drop_arena();
+  int64_t rounded = (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+  if (Budget* budget = region_.options().budget)
+    budget->take(rounded, region_.packed_bytes(), cat("the arena of graph '", region_.graph().name, "'"));
+  arena_ = static_cast<std::byte*>(std::aligned_alloc(kArenaAlignment, static_cast<size_t>(rounded)));
+  if (!arena_ && region_.options().budget) region_.options().budget->give(rounded);
+  if (!arena_)
+    fail(ErrorCode::out_of_memory,
+         cat("no ", rounded, " bytes for the arena of graph '", region_.graph().name, "'"));
+  arena_bytes_ = rounded;
+  if (poison_) std::memset(arena_, kPoison, static_cast<size_t>(rounded));
+}
+
+int64_t Frame::arena_bytes() const {
+  int64_t bytes = arena_bytes_;
+  for (const auto& [region, frame] : bodies_) bytes += frame->arena_bytes();
+  return bytes;
+}
+
+Frame::Loaded& Frame::load(size_t segment) {
+  Loaded& l = loaded_[segment];
+  std::shared_ptr<const Program> program =
+      segment == 0 && l.program ? l.program : region_.program(segment, symbols_);
+  grow_arena(program->arena_bytes);
+  if (l.program == program && l.arena == arena_) return l;
+  l = {program, arena_, {}, {}};
+  l.addresses.resize(program->refs.size());
+  for (uint32_t i = 0; i < program->refs.size(); ++i) {
+    const Ref& ref = program->refs[i];
+    bool fixed = ref.place == Place::none || ref.place == Place::constant || ref.place == Place::arena;
+    if (fixed)
+      l.addresses[i] = address(ref);
+    else
+      l.moving.push_back(i);
+  }
+  return l;
+}
+
+void* Frame::address(const Ref& ref) {
+  const void* at = nullptr;
+  switch (ref.place) {
+    case Place::none:
+      return nullptr;
+    case Place::constant:
+      at = region_.constant(ref.index).data();
+      break;
+    case Place::input:
+      at = inputs_[ref.index].tensor.data();
+      break;
+    case Place::slot:
+      at = state(ref.index).data();
+      break;
+    case Place::host:
+      at = host_[ref.index].tensor.data();
+      break;
+    case Place::arena:
+      at = arena_ + ref.offset;
+      break;
+  }
+  return at ? const_cast<void*>(at) : empty_tensor;
+}
+
+// Results and values for later segments get their buffers: the caller's, where one is bound, else their own.
+void Frame::allocate_results(const Program& program) {
+  const Graph& g = region_.graph();
+  for (uint32_t r : program.host_results) {
+    const Ref& ref = program.refs[r];
+    const Type& type = g.type(ref.value);
+    int32_t output = bound_root_[ref.value.index];
+    if (output >= 0 && bound_[static_cast<size_t>(output)].data) {
+      const Bound& b = bound_[static_cast<size_t>(output)];
+      if (b.bytes != ref.bytes)
+        fail(ErrorCode::bad_shape,
+             cat("the bound buffer has ", b.bytes, " bytes, the result ",
+                 Type::tensor(type.dtype, to_shape(ref.dims)).str(), " needs ", ref.bytes),
+             cat("output '", g[g.outputs[static_cast<size_t>(output)]].name, "'"));
+      Tensor& t = host_[ref.index].tensor;
+      if (t.data() != b.data || t.dims() != ref.dims)
+        host_[ref.index] = Tensor::borrow(type.dtype, ref.dims, b.data, nullptr);
+      continue;
+    }
+    Tensor reused;
+    for (size_t i = 0; i < g.slots.size(); ++i)
+      if (g.slots[i].next == ref.value) reused = std::move(spare_[owner_[i]]);
+    bool fits = reused.defined() && reused.dtype() == type.dtype && reused.dims() == ref.dims;
+    if (fits) reused.mutable_data();  // its own bytes, should someone else hold the old value
+    if (type.layout.is_plain())
+      host_[ref.index] = fits ? std::move(reused) : Tensor(type.dtype, ref.dims);
+    else  // block padding has no place in logical dims
+      host_[ref.index] = Tensor(DType::u8, {ref.bytes});
+  }
+}
+
+void Frame::run(const RunOptions& options, const SymbolValues& outer) {
+  find_sizes(outer);
+  for (size_t s = 0; s < loaded_.size(); ++s) run_segment(s, options);
+  finish();
+}
+
+void Frame::run_segment(size_t segment, const RunOptions& options) {
+  Loaded& l = load(segment);
+  const Program& p = *l.program;
+  allocate_results(p);
+  for (uint32_t i : l.moving) l.addresses[i] = address(p.refs[i]);
+  if (p.touched_bytes > kSmallRunBytes && region_.depth() == 0)
+    run_in_pool([&] { run_steps(l, options); });
+  else
+    run_steps(l, options);
+  for (ValueId v : region_.released_after(segment)) host_[v.index] = HostValue();
+}
+
+void Frame::run_steps(const Loaded& l, const RunOptions& options) {
+  const Program& p = *l.program;
+  size_t freed = 0;
+  for (uint32_t s = 0; s < p.steps.size(); ++s) {
+    const Step& step = p.steps[s];
+    if (options.cancel && options.cancel->load(std::memory_order_relaxed))
+      fail(ErrorCode::cancelled, "the run was cancelled",
+           cat("before ", region_.graph().describe(step.node)));
+    throw_if_interrupted();
+    if (options.deadline_ns && now_ns() > options.deadline_ns)
+      fail(ErrorCode::deadline, "the deadline of the run has passed",
+           cat("before ", region_.graph().describe(step.node)));
+    int64_t start_ns = options.observe ? now_ns() : 0;
+    if (step.kernel)
+      run_kernel(l, step, options);
+    else
+      run_reference(l, step, options);
+    if (options.observe) report(l, step, start_ns, options);
+    if (poison_)
+      for (; freed < p.freed.size() && p.freed[freed].step == s; ++freed)
+        std::memset(arena_ + p.freed[freed].offset, kPoison, static_cast<size_t>(p.freed[freed].bytes));
+  }
+}
+
+void Frame::run_kernel(const Loaded& l, const Step& step, const RunOptions& options) {
+  void* const* at = l.addresses.data();
+  backend::RunArgs args;
+  args.in = {at + step.first_in, step.in_count};
+  args.out = {at + step.first_out, step.out_count};
+  if (step.scratch_bytes) args.scratch = arena_ + step.scratch_offset;
+  args.random = options.random;
+  step.kernel->run(args);
+}
+
+HostValue Frame::result(ValueId v) {
+  const Graph& g = region_.graph();
+  const Region::Value& place = region_.value(v);
+  const HostValue* from = nullptr;
+  Tensor source;
+  switch (place.place) {
+    case Place::host:
+      from = &host_[place.root.index];
+      break;
+    case Place::input:
+      from = &inputs_[place.index];
+      break;
+    case Place::slot:
+      source = state(place.index);
+      break;
+    case Place::constant:
+      source = region_.constant(place.index);
+      break;
+    case Place::none:
+    case Place::arena:
+      return HostValue::token();
+  }
+  if (from && place.root == v) return *from;
+  const Tensor& t = from ? from->tensor : source;
+  if (place.root == v) return t;
+  return Tensor::borrow(g.type(v).dtype, eval(g.type(v).shape, symbols_), t.data(),
+                        std::make_shared<Tensor>(t));
+}
+
+void Frame::unbind() {
+  for (HostValue& v : inputs_) v = HostValue();
+  for (HostValue& v : host_) v = HostValue();
+  std::fill(bound_.begin(), bound_.end(), Bound{});
+  outputs_.clear();
+  sizes_known_ = false;
+  if (!state_.empty()) reset_state();
+}
+
+void Frame::copy_to_bound(size_t i) {
+  const Graph& g = region_.graph();
+  const Bound& b = bound_[i];
+  if (!b.data) return;
+  const Tensor& t = outputs_[i].tensor;
+  std::string where = cat("output '", g[g.outputs[i]].name, "'");
+  if (!t.defined() || t.dtype() == DType::string)
+    fail(ErrorCode::bad_type, cat("a result of type ", g.type(g.outputs[i]).str(), " cannot be bound"),
+         where);
+  if (t.bytes() != b.bytes)
+    fail(ErrorCode::bad_shape,
+         cat("the bound buffer has ", b.bytes, " bytes, the result ", t.str(), " needs ", t.bytes()), where);
+  if (b.bytes) std::memmove(b.data, t.data(), static_cast<size_t>(b.bytes));
+}
+
+void Frame::adopt_outputs(std::vector<HostValue> outputs) {
+  outputs_ = std::move(outputs);
+  for (size_t i = 0; i < outputs_.size(); ++i) copy_to_bound(i);
+}
+
+void Frame::finish() {
+  const Graph& g = region_.graph();
+  outputs_.resize(g.outputs.size());
+  for (size_t i = 0; i < g.outputs.size(); ++i) {
+    ValueId root = region_.value(g.outputs[i]).root;
+    if (bound_[i].data && bound_root_[root.index] == static_cast<int32_t>(i) &&
+        host_[root.index].tensor.data() == bound_[i].data)
+      continue;  // written in place
+    outputs_[i] = result(g.outputs[i]);
+    copy_to_bound(i);
+  }
+  // All results are taken before any state changes, since one may be the old value of another slot.
+  std::vector<std::pair<size_t, Tensor>> next;
+  for (size_t i = 0; i < g.slots.size(); ++i)
+    if (g.slots[i].next && g.slots[i].next != g.slots[i].old_value)
+      next.emplace_back(i, result(g.slots[i].next).tensor);
+  for (auto& [slot, tensor] : next) {
+    size_t o = owner_[slot];
+    if (tensor.dims() != state_[o].dims()) sizes_known_ = false;
+    spare_[o] = std::move(state_[o]);
+    state_[o] = aligned(tensor);
+    host_[region_.value(g.slots[slot].next).root.index] = HostValue();
+  }
+}
+
+std::vector<HostValue> Frame::take_outputs() {
+  const Graph& g = region_.graph();
+  for (size_t i = 0; i < outputs_.size(); ++i)
+    if (bound_[i].data && outputs_[i].tensor.data() != bound_[i].data) outputs_[i] = result(g.outputs[i]);
+  for (ValueId v : g.outputs) {
+    const Region::Value& place = region_.value(v);
+    if (place.place == Place::host && bound_root_[place.root.index] >= 0 &&
+        !bound_[static_cast<size_t>(bound_root_[place.root.index])].data)
+      host_[place.root.index] = HostValue();
+  }
+  return std::move(outputs_);
+}
+
+}  // namespace pelton::runtime

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// The changing half of a region: its arena, bound buffers, state and the values of the present run. One
+// thread at a time.
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/region.h"
+
+namespace pelton::runtime {
+
+class Frame {
+ public:
+  explicit Frame(const Region& region);  // the region must outlive the frame
+  ~Frame();
+
+  // Checks kind, dtype and rank; sizes are checked when the frame runs.
+  void set_input(size_t index, ir::HostValue value);
+  void bind_output(size_t index, void* data, int64_t bytes);  // data null: unbound
+  // `outer`: sizes of symbols known from the graph around a sub-graph.
+  void run(const RunOptions& options, const SymbolValues& outer = {});
+  const ir::HostValue& input(size_t index) const { return inputs_[index]; }
+  // Takes the results of a run that another frame did on the same inputs.
+  void adopt_outputs(std::vector<ir::HostValue> outputs);
+  void unbind();
+  // Results of the last run; a bound result borrows the bound buffer. Moves them out.
+  std::vector<ir::HostValue> take_outputs();
+  // Finds the sizes of the run from the inputs set now; throws where they do not fit the graph.
+  void find_sizes(const SymbolValues& outer);
+  const SymbolValues& symbols() const { return symbols_; }
+  bool breaks_a_guard() const;  // after find_sizes()
+
+  const Tensor& state(size_t slot) const { return state_[owner_[slot]]; }
+  void set_state(size_t slot, Tensor value);
+  void reset_state();
+  int64_t arena_bytes() const;  // sub-graphs included
+
+ private:
+  // A program with its operands resolved to addresses.
+  struct Loaded {
+    std::shared_ptr<const Program> program;
+    const std::byte* arena = nullptr;  // that the addresses point into
+    std::vector<void*> addresses;      // one a ref of the program
+    std::vector<uint32_t> moving;      // refs whose address may differ in each run
+  };
+  struct Bound {
+    void* data = nullptr;
+    int64_t bytes = 0;
+  };
+
+  Loaded& load(size_t segment);
+  void run_segment(size_t segment, const RunOptions& options);
+  void run_steps(const Loaded& loaded, const RunOptions& options);
+  void run_kernel(const Loaded& loaded, const Step& step, const RunOptions& options);
+  void run_reference(const Loaded& loaded, const Step& step, const RunOptions& options);
+  void report(const Loaded& loaded, const Step& step, int64_t start_ns, const RunOptions& options);
+  void allocate_results(const Program& program);
+  void finish();
+  void copy_to_bound(size_t output);
+  void* address(const Ref& ref);
+  ir::HostValue value_of(const Ref& ref, void* at) const;
+  ir::HostValue result(ir::ValueId v);
+  void own(ir::HostValue& value, const std::vector<ir::HostValue>& inputs) const;
+  void grow_arena(int64_t bytes);
+  void drop_arena();
+
+  const Region& region_;
+  const bool poison_;
+  std::vector<ir::HostValue> inputs_;
+  std::vector<Bound> bound_;           // by graph output
+  std::vector<int32_t> bound_root_;    // by value: graph output whose buffer it may use, or -1
+  std::vector<ir::HostValue> host_;    // by value: Place::host
+  std::vector<Tensor> state_, spare_;  // by slot; spare: a buffer for the next value
+  std::vector<size_t> owner_;          // by slot: the slot whose storage it shares
+  std::vector<ir::HostValue> outputs_;
+  std::vector<Loaded> loaded_;  // by segment
+  SymbolValues symbols_, base_symbols_, outer_;
+  bool sizes_known_ = false;
+  std::byte* arena_ = nullptr;
+  int64_t arena_bytes_ = 0;
+  std::unordered_map<const Region*, std::unique_ptr<Frame>> bodies_;
+};
+
+}  // namespace pelton::runtime

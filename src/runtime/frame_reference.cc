@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Steps without a kernel: the op's reference function on host values. Sub-graphs run as regions, so their
+// nodes use kernels.
+#include <cstring>
+
+#include "base/clock.h"
+#include "interp/interpreter.h"
+#include "ir/op.h"
+#include "runtime/frame.h"
+
+namespace pelton::runtime {
+
+using namespace ir;
+
+HostValue Frame::value_of(const Ref& ref, void* at) const {
+  const Graph& g = region_.graph();
+  if (!ref.value) return {};
+  const Type& type = g.type(ref.value);
+  const Region::Value& place = region_.value(ref.value);
+  if (type.kind == TypeKind::token) return HostValue::token();
+  if (place.root == ref.value) {
+    if (ref.place == Place::host && type.layout.is_plain()) return host_[ref.index];
+    if (ref.place == Place::input) return inputs_[ref.index];
+    if (ref.place == Place::constant) return region_.constant(ref.index);
+  }
+  return Tensor::borrow(type.dtype, ref.dims, at, nullptr);
+}
+
+// Results may share storage with operands that only borrow from the arena or from a caller; such results are
+// copied, since they outlive it.
+void Frame::own(HostValue& value, const std::vector<HostValue>& inputs) const {
+  for (HostValue& item : value.items) own(item, inputs);
+  Tensor& t = value.tensor;
+  if (!t.defined() || t.dtype() == DType::string || t.count() == 0) return;
+  for (const HostValue& in : inputs) {
+    const Tensor& s = in.tensor;
+    if (!s.defined() || s.dtype() == DType::string) continue;
+    auto begin = static_cast<const std::byte*>(s.data());
+    auto at = static_cast<const std::byte*>(t.data());
+    if (at >= begin && at < begin + s.bytes()) {
+      t = t.clone();
+      return;
+    }
+  }
+}
+
+void Frame::run_reference(const Loaded& l, const Step& step, const RunOptions& options) {
+  const Graph& g = region_.graph();
+  const ir::Node& n = g[step.node];
+  const Program& p = *l.program;
+  std::vector<HostValue> inputs;
+  inputs.reserve(step.in_count);
+  for (uint32_t i = 0; i < step.in_count; ++i) {
+    const Ref& ref = p.refs[step.first_in + i];
+    if (ref.value && !g.type(ref.value).layout.is_plain())
+      fail(ErrorCode::unsupported_op,
+           cat("the reference function takes plain layouts, not ", g.type(ref.value).str()),
+           g.describe(step.node));
+    inputs.push_back(value_of(ref, l.addresses[step.first_in + i]));
+  }
+  std::vector<HostValue> outputs(n.outputs.size());
+  std::function<std::vector<HostValue>(const Graph&, std::vector<HostValue>)> nested =
+      [&](const Graph& body, std::vector<HostValue> args) {
+        const Region* region = region_.body(&body);
+        if (!region) {
+          interp::Options inner;
+          inner.random = options.random;
+          inner.symbols = symbols_;
+          return interp::run(body, args, {}, inner).outputs;
+        }
+        std::unique_ptr<Frame>& frame = bodies_[region];
+        if (!frame) frame = std::make_unique<Frame>(*region);
+        for (size_t i = 0; i < args.size(); ++i) frame->set_input(i, std::move(args[i]));
+        frame->run(options, symbols_);
+        std::vector<HostValue> results = frame->take_outputs();
+        return results;
+      };
+  EvalContext context{g, n, inputs, outputs, symbols_, options.random, nested};
+  if (!n.op->eval)
+    fail(ErrorCode::unsupported_op,
+         cat("op ", n.op->name, " has neither a kernel here nor a reference function"),
+         g.describe(step.node));
+  try {
+    n.op->eval(context);
+  } catch (const Error& e) {
+    if (e.where().empty()) throw Error(e.code(), e.message(), g.describe(step.node), e.fix());
+    throw;
+  }
+  for (uint32_t i = 0; i < step.out_count; ++i) {
+    ValueId v = n.outputs[i];
+    const Type& type = g.type(v);
+    const Ref& ref = p.refs[step.first_out + i];
+    if (!type.is_tensor()) {
+      own(outputs[i], inputs);
+      if (ref.place == Place::host) host_[ref.index] = std::move(outputs[i]);
+      continue;
+    }
+    Tensor& t = outputs[i].tensor;
+    PELTON_CHECK(t.defined() && t.dtype() == type.dtype, g.describe(step.node), " yielded ", t.str(), " for ",
+                 type.str());
+    interp::bind_symbols(type, t.dims(), symbols_, g.describe(step.node));
+    void* at = l.addresses[step.first_out + i];
+    bool sized = region_.value(v).sized;
+    if (sized) {
+      PELTON_CHECK(type.layout.is_plain() && t.bytes() == ref.bytes, g.describe(step.node), " yielded ",
+                   t.str());
+      if (ref.bytes) std::memcpy(at, t.data(), static_cast<size_t>(ref.bytes));
+    } else {
+      own(outputs[i], inputs);
+      if (type.dtype != DType::string) t = aligned(t);
+      host_[ref.index] = std::move(outputs[i]);
+    }
+  }
+}
+
+void Frame::report(const Loaded& l, const Step& step, int64_t start_ns, const RunOptions& options) {
+  int64_t end_ns = now_ns();
+  const Program& p = *l.program;
+  std::vector<HostValue> outputs;
+  for (uint32_t i = 0; i < step.out_count; ++i) {
+    const Ref& ref = p.refs[step.first_out + i];
+    if (ref.value && ref.place == Place::host && !region_.value(ref.value).sized)
+      outputs.push_back(host_[ref.index]);
+    else if (ref.value && ref.place != Place::none)
+      outputs.push_back(Tensor::borrow(region_.graph().type(ref.value).dtype, ref.dims,
+                                       l.addresses[step.first_out + i], nullptr));
+    else
+      outputs.emplace_back();
+  }
+  const Region::Node& node = region_.nodes()[step.position];
+  options.observe(
+      {region_.graph(), step.node, node.implementation, start_ns, end_ns, region_.depth(), outputs});
+}
+
+}  // namespace pelton::runtime

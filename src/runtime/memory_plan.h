@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Offsets in one arena for blocks that live from a writer to their last readers. Two blocks share bytes only
+// if every user of one has finished before the other's writer starts.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/order.h"
+
+namespace pelton::runtime {
+
+inline constexpr int64_t kArenaAlignment = 64;
+
+struct Block {
+  int64_t bytes = 0;
+  int writer = 0;            // the step that first writes it
+  std::vector<int> readers;  // steps that use it later; in-place writers among them
+};
+
+struct MemoryPlan {
+  std::vector<int64_t> offsets;  // one a block, multiples of kArenaAlignment
+  int64_t bytes = 0;             // of the arena
+};
+
+MemoryPlan plan_memory(const std::vector<Block>& blocks, const Order& order);
+// What no plan can go below: the most bytes of blocks in use at one step of a single-lane order.
+int64_t peak_bytes(const std::vector<Block>& blocks, const Order& order);
+
+}  // namespace pelton::runtime

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/program.h"
+
+#include <algorithm>
+#include <set>
+
+#include "ir/op.h"
+#include "runtime/arena.h"
+#include "runtime/region.h"
+
+namespace pelton::runtime {
+
+using namespace ir;
+
+namespace {
+
+bool has_size(const Type& type, const SymbolValues& symbols) {
+  if (!type.is_tensor() || !type.ranked) return false;
+  std::set<std::string> names;
+  for (const Dim& d : type.shape) d.collect_symbols(names);
+  return std::all_of(names.begin(), names.end(), [&](const std::string& s) { return symbols.count(s) != 0; });
+}
+
+}  // namespace
+
+Ref Region::ref(ValueId v, const SymbolValues& symbols) const {
+  Ref r;
+  if (!v) return r;
+  r.value = v;
+  const Type& type = graph_.type(v);
+  if (type.kind == TypeKind::token) return r;
+  const Value& value = values_[v.index];
+  r.place = value.place;
+  r.index = value.index;
+  if (!has_size(type, symbols)) return r;  // the results of a cut
+  r.dims = eval(type.shape, symbols);
+  if (type.dtype != DType::string) r.bytes = physical_bytes(type, r.dims);
+  return r;
+}
+
+std::shared_ptr<const backend::Kernel> Region::kernel(size_t position, const SymbolValues& symbols) const {
+  const Node& node = nodes_[position];
+  Key key;
+  for (const std::string& s : node.symbols) {
+    auto it = symbols.find(s);
+    key.push_back(it == symbols.end() ? INT64_MIN : it->second);
+  }
+  {
+    std::lock_guard lock(mutex_);
+    auto& kept = kernels_[position];
+    std::erase_if(kept, [](const auto& item) { return item.second.expired(); });
+    for (const auto& [k, weak] : kept)
+      if (k == key)
+        if (auto kernel = weak.lock()) return kernel;
+  }
+  const ir::Node& n = graph_[node.id];
+  backend::Instance instance{graph_, node.id, {}, {}, {}, symbols, target_.threads};
+  auto spec = [&](ValueId v) {
+    const Type& t = graph_.type(v);
+    if (!t.is_tensor()) return backend::TensorSpec{};
+    return backend::TensorSpec{t.dtype, eval(t.shape, symbols), t.layout};
+  };
+  for (ValueId v : n.inputs) {
+    instance.inputs.push_back(v ? spec(v) : backend::TensorSpec{});
+    const Value* value = v ? &values_[v.index] : nullptr;
+    bool fixed = value && value->place == Place::constant;
+    Tensor constant = fixed ? constants_[value->index] : Tensor();
+    // A view of a constant is the same bytes under another shape.
+    if (fixed && value->root != v)
+      constant = Tensor::borrow(graph_.type(v).dtype, instance.inputs.back().dims, constant.data(),
+                                std::make_shared<Tensor>(constant));
+    instance.constants.push_back(std::move(constant));
+  }
+  for (ValueId v : n.outputs) instance.outputs.push_back(spec(v));
+  std::shared_ptr<const backend::Kernel> built =
+      with_place(graph_.describe(node.id), [&] { return node.kernel->prepare(instance, target_); });
+  PELTON_CHECK(built, node.kernel->name, " prepared nothing for ", graph_.describe(node.id));
+  std::lock_guard lock(mutex_);
+  kernels_[position].emplace_back(std::move(key), built);
+  return built;
+}
+
+std::shared_ptr<const Program> Region::build(size_t segment, const SymbolValues& symbols) const {
+  auto p = std::make_shared<Program>();
+  const Segment& range = segments_[segment];
+  for (uint32_t i = range.first; i < range.last; ++i) {
+    const Node& node = nodes_[i];
+    if (node.implementation == kNothing) continue;
+    const ir::Node& n = graph_[node.id];
+    Step step;
+    step.position = i;
+    step.node = node.id;
+    step.first_in = static_cast<uint32_t>(p->refs.size());
+    step.in_count = static_cast<uint32_t>(n.inputs.size());
+    for (ValueId v : n.inputs) p->refs.push_back(ref(v, symbols));
+    step.first_out = static_cast<uint32_t>(p->refs.size());
+    step.out_count = static_cast<uint32_t>(n.outputs.size());
+    for (ValueId v : n.outputs) {
+      if (values_[v.index].place == Place::host && values_[v.index].sized)
+        p->host_results.push_back(static_cast<uint32_t>(p->refs.size()));
+      p->refs.push_back(ref(v, symbols));
+    }
+    if (node.kernel) {
+      p->kernels.push_back(kernel(i, symbols));
+      step.kernel = p->kernels.back().get();
+      step.scratch_bytes = step.kernel->scratch_bytes();
+      p->scratch_bytes = std::max(p->scratch_bytes, step.scratch_bytes);
+    }
+    p->steps.push_back(step);
+  }
+  for (const Ref& r : p->refs) p->touched_bytes += r.bytes;
+  p->order = Order::list(static_cast<int>(p->steps.size()));
+  plan_arena(*p, *this);
+  if (options_.check_memory) check_memory(*p, *this);
+  return p;
+}
+
+}  // namespace pelton::runtime

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is known of a graph before the sizes of a run: where each value lives, which nodes are prepared
+// together, which sub-graphs run as regions of their own; and the programs prepared so far, by size.
+//
+// A region is cut after every node whose result has a size that depends on data; what lies between two cuts
+// is a segment. With no such node the whole region is one segment.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/executable.h"
+#include "runtime/program.h"
+
+namespace pelton::runtime {
+
+// Bytes taken by weights and arenas, against a limit. Any thread.
+class Budget {
+ public:
+  explicit Budget(int64_t limit_bytes) : limit_bytes_(limit_bytes) {}
+  // A limit error if `bytes` more, and `also` that are not counted here, would exceed the limit.
+  void take(int64_t bytes, int64_t also, std::string_view what);
+  void give(int64_t bytes) { used_bytes_ -= bytes; }
+
+ private:
+  const int64_t limit_bytes_;  // 0: none
+  std::atomic<int64_t> used_bytes_{0};
+};
+
+struct RegionOptions {
+  int max_programs = 64;
+  bool check_memory = false;
+  Budget* budget = nullptr;
+};
+
+class Region {
+ public:
+  struct Node {
+    ir::NodeId id;
+    std::string_view implementation;  // registry name, kReference or kNothing
+    const backend::Implementation* kernel = nullptr;
+    bool cut = false;
+    std::vector<std::string> symbols;  // whose sizes its kernel is prepared for
+  };
+  struct Value {
+    ir::ValueId root;  // whose bytes a view shares; itself otherwise
+    Place place = Place::none;
+    uint32_t index = 0;
+    bool sized = false;         // a tensor whose size is known before it is computed
+    uint32_t last_segment = 0;  // that reads it
+  };
+  struct Segment {
+    uint32_t first = 0, last = 0;      // range of nodes()
+    std::vector<std::string> symbols;  // its program depends on these sizes
+  };
+
+  // The arguments must outlive the region.
+  Region(const ir::Graph& graph, const std::vector<Choice>& choices, const backend::Registry& registry,
+         const device::Target& target, const RegionOptions& options, int depth = 0);
+  ~Region();
+
+  const ir::Graph& graph() const { return graph_; }
+  int depth() const { return depth_; }
+  const std::vector<Node>& nodes() const { return nodes_; }
+  const std::vector<Segment>& segments() const { return segments_; }
+  const Value& value(ir::ValueId v) const { return values_[v.index]; }
+  const Tensor& constant(uint32_t index) const { return constants_[index]; }
+  const Region* body(const ir::Graph* graph) const;  // null: not a sub-graph of this region
+  const std::vector<ir::ValueId>& released_after(size_t segment) const { return released_[segment]; }
+
+  // Prepared on first use, kept up to max_programs a segment. Any thread.
+  std::shared_ptr<const Program> program(size_t segment, const SymbolValues& symbols) const;
+  int64_t constant_bytes() const;  // sub-graphs included
+  // Of the programs kept now, sub-graphs included.
+  int64_t packed_bytes() const;
+  int64_t arena_bytes() const;
+  int64_t scratch_bytes() const;
+  const RegionOptions& options() const { return options_; }
+
+ private:
+  void place_values();
+  void cut_into_segments();
+  std::shared_ptr<const backend::Kernel> kernel(size_t position, const SymbolValues& symbols) const;
+  std::shared_ptr<const Program> build(size_t segment, const SymbolValues& symbols) const;
+  Ref ref(ir::ValueId v, const SymbolValues& symbols) const;
+
+  const ir::Graph& graph_;
+  const backend::Registry& registry_;
+  const device::Target& target_;
+  RegionOptions options_;
+  int depth_;
+  std::vector<Node> nodes_;
+  std::vector<Value> values_;
+  std::vector<Tensor> constants_;
+  std::vector<Segment> segments_;
+  std::vector<std::vector<ir::ValueId>> released_;
+  std::unordered_map<const ir::Graph*, std::unique_ptr<Region>> bodies_;
+
+  using Key = std::vector<int64_t>;
+  struct Cached {
+    Key key;
+    std::shared_ptr<const Program> program;
+  };
+  mutable std::mutex mutex_;
+  mutable std::vector<std::list<Cached>> programs_;  // by segment, most recently used first
+  // By node: kernels alive in some program, for reuse where other sizes changed.
+  mutable std::vector<std::vector<std::pair<Key, std::weak_ptr<const backend::Kernel>>>> kernels_;
+};
+
+// 64-byte aligned copy unless the tensor is aligned already.
+Tensor aligned(const Tensor& tensor);
+
+}  // namespace pelton::runtime
