@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -64,6 +65,31 @@ std::string print_tensor(const Tensor& t, const PrintOptions& options) {
       append(out, t.get_double(i));
   }
   return out + "}";
+}
+
+void used_symbols(const Type& t, std::set<std::string>& into) {
+  for (const Dim& d : t.shape) d.collect_symbols(into);
+  if (t.element) used_symbols(*t.element, into);
+  if (t.items)
+    for (const Type& item : *t.items) used_symbols(item, into);
+}
+// Inference makes symbols that nothing refers to any more; the text shows those in use.
+void used_symbols(const Graph& g, std::set<std::string>& into) {
+  for (ValueId v : g.inputs) used_symbols(g.type(v), into);
+  for (const Slot& s : g.slots) used_symbols(s.type, into);
+  for (const std::vector<Fact>* facts : {&g.checks, &g.guards})
+    for (const Fact& f : *facts) {
+      f.left.collect_symbols(into);
+      f.right.collect_symbols(into);
+    }
+  for (NodeId id : g.order()) {
+    for (ValueId v : g[id].outputs) used_symbols(g.type(v), into);
+    for (const auto& [key, value] : g[id].attrs) {
+      if (auto dims = std::get_if<Shape>(&value))
+        for (const Dim& d : *dims) d.collect_symbols(into);
+      if (auto body = std::get_if<GraphPtr>(&value)) used_symbols(**body, into);
+    }
+  }
 }
 
 class Printer {
@@ -132,9 +158,13 @@ class Printer {
                       value_name(g_.inputs[i])));
     out += ") {\n";
     std::string inner = indent + "  ";
-    if (outer)
+    if (outer) {
+      std::set<std::string> used;
+      used_symbols(g_, used);
       for (const auto& [symbol, range] : g_.symbols->ranges)
-        append(out, cat(inner, "symbol ", symbol, " in [", range.min, ", ", range.max, "]\n"));
+        if (used.count(symbol))
+          append(out, cat(inner, "symbol ", symbol, " in [", range.min, ", ", range.max, "]\n"));
+    }
     auto fact = [&](std::string_view word, const Fact& f) {
       append(out, cat(inner, word, " ", f.str(), " @", quoted(f.reason), "\n"));
     };

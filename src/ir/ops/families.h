@@ -15,5 +15,8 @@ void add_cast(OpRows& rows);
 void add_shape(OpRows& rows);
 void add_activation(OpRows& rows);
 void add_norm(OpRows& rows);
+void add_control(OpRows& rows);
+void add_quantize(OpRows& rows);
+void add_rnn(OpRows& rows);
 
 }  // namespace pelton::ir

@@ -19,6 +19,9 @@ struct Table {
     add_shape(rows);
     add_activation(rows);
     add_norm(rows);
+    add_control(rows);
+    add_quantize(rows);
+    add_rnn(rows);
     for (const OpDef& row : rows) index(row);
   }
   void index(const OpDef& row) {
