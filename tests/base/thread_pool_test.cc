@@ -39,7 +39,7 @@ int in_child(F f) {
 }
 }  // namespace
 
-// First in this file: the other cases start the pool.
+// First of all cases that use the pool, by the order of files and lines: the first fork must find it unused.
 TEST_CASE("a fork before and after the first use works in the child") {
   CHECK(in_child([] { return sum_to(1000) == 499500 ? 0 : 1; }) == 0);
   CHECK(sum_to(1000) == 499500);
