@@ -18,5 +18,7 @@ void add_norm(OpRows& rows);
 void add_control(OpRows& rows);
 void add_quantize(OpRows& rows);
 void add_rnn(OpRows& rows);
+void add_sequence(OpRows& rows);
+void add_random(OpRows& rows);
 
 }  // namespace pelton::ir

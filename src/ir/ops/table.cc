@@ -22,6 +22,8 @@ struct Table {
     add_control(rows);
     add_quantize(rows);
     add_rnn(rows);
+    add_sequence(rows);
+    add_random(rows);
     for (const OpDef& row : rows) index(row);
   }
   void index(const OpDef& row) {
