@@ -41,8 +41,8 @@ pelton_dep(doctest HEADER doctest/doctest.h)
 pelton_dep(cli11 HEADER CLI/CLI.hpp)
 pelton_dep(json HEADER nlohmann/json.hpp)
 pelton_dep(toml HEADER toml++/toml.h)
-pelton_dep(hwy HEADER hwy/highway.h LIBRARY hwy OPTIONAL)
-pelton_dep(onednn HEADER oneapi/dnnl/dnnl.hpp LIBRARY dnnl OPTIONAL)
+pelton_dep(hwy HEADER hwy/highway.h OPTIONAL DEFINES PELTON_HAVE_HWY=1)  # headers only: dispatch is ours
+pelton_dep(onednn HEADER oneapi/dnnl/dnnl.hpp LIBRARY dnnl OPTIONAL DEFINES PELTON_HAVE_ONEDNN=1)
 if(PELTON_HAVE_onednn)
   # Only a build on oneTBB shares the process's one pool; Debian's package is an OpenMP build.
   file(STRINGS ${DEP_onednn_INCLUDE}/oneapi/dnnl/dnnl_config.h runtime
@@ -51,7 +51,7 @@ if(PELTON_HAVE_onednn)
     message(STATUS "pelton: oneDNN in ${DEP_onednn_INCLUDE} is not built on oneTBB, so it is off (tools/fetch_onednn.sh)")
     set(PELTON_HAVE_onednn OFF)
     set_target_properties(dep_onednn PROPERTIES INTERFACE_LINK_LIBRARIES "" INTERFACE_SYSTEM_INCLUDE_DIRECTORIES ""
-                                                INTERFACE_INCLUDE_DIRECTORIES "")
+                                                INTERFACE_INCLUDE_DIRECTORIES "" INTERFACE_COMPILE_DEFINITIONS "")
   endif()
 endif()
 target_link_libraries(dep_tbb INTERFACE Threads::Threads)

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-# pelton_layer(name [DIR folder] [SEES layer...] [DEPENDS library...]): static library pelton_<name> from
-# src/<folder>/**.cc. SEES are layers above it, DEPENDS are targets of PeltonDepends (without the dep_ prefix).
+# pelton_layer(name [DIR folder] [EXCEPT folder...] [SEES layer...] [DEPENDS library...]): static library
+# pelton_<name> from src/<folder>/**.cc, without the sub-folders named by EXCEPT (layers of their own). SEES are
+# layers above it, DEPENDS are targets of PeltonDepends (without the dep_ prefix).
 function(pelton_layer name)
-  cmake_parse_arguments(ARG "" "DIR" "SEES;DEPENDS;SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "" "DIR" "SEES;DEPENDS;SOURCES;EXCEPT" ${ARGN})
   if(NOT ARG_DIR)
     set(ARG_DIR ${name})
   endif()
   if(NOT ARG_SOURCES)
     file(GLOB_RECURSE ARG_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${ARG_DIR}/*.cc)
+    foreach(folder ${ARG_EXCEPT})
+      list(FILTER ARG_SOURCES EXCLUDE REGEX "/src/${ARG_DIR}/${folder}/")
+    endforeach()
   endif()
   add_library(pelton_${name} STATIC ${ARG_SOURCES})
   target_link_libraries(pelton_${name} PRIVATE pelton_flags)
