@@ -30,6 +30,9 @@ class InferContext {
   void output_contents(size_t i, Contents contents);
   // A size known only when the node has run: a new symbol in [range.min, range.max].
   Dim fresh(Range range);
+  // The same for axis `axis` of result `i`: the symbol that inference gave it before stays, so that inferring
+  // again changes nothing.
+  Dim fresh_size(size_t i, size_t axis, Range range);
 
   // Axis in [-rank, rank) to [0, rank); `rank` may exceed the input's (unsqueeze).
   int64_t axis(int64_t value, int64_t rank) const;

@@ -13,6 +13,13 @@ using OpRows = std::deque<OpDef>;  // rows never move
 void add_pointwise(OpRows& rows);
 void add_cast(OpRows& rows);
 void add_shape(OpRows& rows);
+void add_reduce(OpRows& rows);
+void add_index(OpRows& rows);
+void add_select(OpRows& rows);
+void add_contract(OpRows& rows);
+void add_conv(OpRows& rows);
+void add_pool(OpRows& rows);
+void add_sort(OpRows& rows);
 void add_activation(OpRows& rows);
 void add_norm(OpRows& rows);
 void add_control(OpRows& rows);

@@ -17,6 +17,13 @@ struct Table {
     add_pointwise(rows);
     add_cast(rows);
     add_shape(rows);
+    add_reduce(rows);
+    add_index(rows);
+    add_select(rows);
+    add_contract(rows);
+    add_conv(rows);
+    add_pool(rows);
+    add_sort(rows);
     add_activation(rows);
     add_norm(rows);
     add_control(rows);
