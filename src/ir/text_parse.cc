@@ -464,6 +464,8 @@ class TextParser {
     std::string node_name;
     if (take('@')) node_name = text();
     NodeId id = g.add_node(*def, std::move(inputs), std::move(attrs), results.size(), std::move(node_name));
+    // Sizes that appear only in a run keep the written symbols.
+    for (size_t i = 0; i < results.size(); ++i) g.edit(g[id].outputs[i]).type = types[i];
     infer(g, id);
     for (size_t i = 0; i < results.size(); ++i) {
       ValueId v = g[id].outputs[i];

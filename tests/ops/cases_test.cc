@@ -6,10 +6,12 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 
 #include "base/file.h"
 #include "interp/interpreter.h"
 #include "ir/builder.h"
+#include "ir/op.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 
@@ -134,6 +136,20 @@ bool decompose_all(Graph& g) {
   return any;
 }
 
+// The graph with its inputs as constants, which shows their values to inference.
+Graph closed(const Graph& from, const std::vector<HostValue>& inputs) {
+  Graph g = from;
+  NodeId first = g.order().empty() ? NodeId() : g.order().front();
+  Builder b(g, first);
+  for (size_t i = 0; i < inputs.size(); ++i) g.replace_uses(g.inputs[i], b.constant(inputs[i].tensor));
+  g.inputs.clear();
+  for (NodeId id : g.order())
+    if (!g[id].is("constant"))
+      for (ValueId v : g[id].outputs) g.edit(v).type = Type();
+  infer_all(g);
+  return g;
+}
+
 void check_case(const Case& c) {
   Graph g = parse_graph(c.graph);
   verify(g);
@@ -144,6 +160,15 @@ void check_case(const Case& c) {
   for (size_t i = 0; i < got.size(); ++i) {
     double rtol = c.rtol < 0 ? default_rtol(c.outputs[i].dtype()) : c.rtol;
     CHECK(difference(got[i].tensor, c.outputs[i], rtol, c.atol) == "");
+  }
+  bool tensors = std::all_of(c.inputs.begin(), c.inputs.end(),
+                             [](const HostValue& v) { return v.kind == TypeKind::tensor; });
+  if (tensors && !c.inputs.empty()) {
+    INFO("inputs as constants");
+    Graph constants = closed(g, c.inputs);
+    verify(constants, "closing");
+    auto again = interp::run(constants, {}).outputs;
+    for (size_t i = 0; i < again.size(); ++i) CHECK(again[i].tensor.same_bytes(got[i].tensor));
   }
   if (!decompose_all(g)) return;
   verify(g, "decomposition");
@@ -157,13 +182,18 @@ void check_case(const Case& c) {
   }
 }
 
-}  // namespace
-
-TEST_CASE("stored cases") {
+std::vector<std::string> case_files() {
   std::vector<std::string> files;
   for (const auto& entry : std::filesystem::directory_iterator("tests/ops/cases"))
     if (entry.path().extension() == ".txt") files.push_back(entry.path().string());
   std::sort(files.begin(), files.end());
+  return files;
+}
+
+}  // namespace
+
+TEST_CASE("stored cases") {
+  std::vector<std::string> files = case_files();
   REQUIRE(!files.empty());
   for (const std::string& file : files) {
     std::vector<Case> cases = read_cases(file);
@@ -192,6 +222,29 @@ TEST_CASE("stored cases") {
       } catch (const Error& e) {
         FAIL_CHECK(std::string(e.what()));
       }
+    }
+  }
+}
+
+// Every constraint of an op that has a case here is broken by a `refuse` whose first words are the op and the
+// tag.
+TEST_CASE("every constraint has a refusal") {
+  std::set<std::string> refused, with_cases;
+  for (const std::string& file : case_files())
+    for (const Case& c : read_cases(file)) {
+      if (!c.code.empty()) {
+        if (c.words.size() > 1) refused.insert(cat(c.words[0], " ", c.words[1]));
+        continue;
+      }
+      Graph g = parse_graph(c.graph);
+      if (!g.order().empty()) with_cases.insert(std::string(g.op(g.order().back()).name));
+    }
+  for (const OpDef* row : all_ops()) {
+    if (!with_cases.count(std::string(row->name))) continue;
+    for (std::string_view rule : row->constraints) {
+      std::string key = cat(row->name, " ", rule.substr(0, rule.find(':')));
+      CAPTURE(key);
+      CHECK(refused.count(key) == 1);
     }
   }
 }

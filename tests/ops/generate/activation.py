@@ -51,7 +51,8 @@ special = np.array([np.nan, np.inf, 0, 90, -90], np.float32)
 c.one("leaky_relu_special", "leaky_relu", [special], [np.array([np.nan, np.inf, 0, 90, -0.9], np.float32)])
 c.one("hard_swish_special", "hard_swish", [special], [np.array([np.nan, np.inf, 0, 90, 0], np.float32)])
 c.one("elu_special", "elu", [special], [np.array([np.nan, np.inf, 0, 90, -1], np.float32)])
-c.refuse("gelu_integer", "bad_type", ["gelu", "C1", "not i32"], "  %r = gelu(%0) : i32[2]\n  return %r", ["i32[2]"])
+for op in sorted({op for op, _, _ in FUNCTIONS.values()}):
+    c.refuse(f"{op}_integer", "bad_type", [op, "C1", "not i32"], f"  %r = {op}(%0) : i32[2]\n  return %r", ["i32[2]"])
 
 x, slope = c.normal(2, 3, 4), c.normal(3, 1)
 c.one("prelu_channels", "prelu", [x, slope], [np.where(x < 0, x * slope, x)])
