@@ -62,3 +62,25 @@ pelton_dep(webp HEADER webp/decode.h LIBRARY webp OPTIONAL DEFINES PELTON_HAVE_W
 pelton_dep(tiff HEADER tiffio.h LIBRARY tiff OPTIONAL DEFINES PELTON_HAVE_TIFF=1)
 pelton_dep(sndfile HEADER sndfile.h LIBRARY sndfile OPTIONAL DEFINES PELTON_HAVE_SNDFILE=1)
 pelton_dep(zstd HEADER zstd.h LIBRARY zstd OPTIONAL DEFINES PELTON_HAVE_ZSTD=1)
+
+# The server: HTTP needs Boost (headers only) and simdjson, gRPC is on when all of its parts are there.
+pelton_dep(boost HEADER boost/beast/http.hpp OPTIONAL)
+pelton_dep(simdjson HEADER simdjson.h LIBRARY simdjson OPTIONAL)
+pelton_dep(protobuf HEADER google/protobuf/message.h LIBRARY protobuf OPTIONAL)
+pelton_dep(grpc HEADER grpcpp/grpcpp.h LIBRARY grpc++ OPTIONAL)
+find_program(PELTON_PROTOC protoc)
+find_program(PELTON_GRPC_PLUGIN grpc_cpp_plugin)
+find_library(DEP_grpc_core_LIBRARY grpc)
+find_library(DEP_grpc_gpr_LIBRARY gpr)
+find_library(DEP_grpc_reflection_LIBRARY grpc++_reflection)
+find_library(DEP_grpc_absl_LIBRARY absl_synchronization)   # used by inline code of grpcpp's headers
+if(PELTON_HAVE_grpc AND PELTON_HAVE_protobuf AND PELTON_PROTOC AND PELTON_GRPC_PLUGIN AND DEP_grpc_reflection_LIBRARY
+   AND DEP_grpc_absl_LIBRARY)
+  # The reflection service registers itself from a static object that nothing refers to.
+  target_link_libraries(dep_grpc INTERFACE -Wl,--no-as-needed ${DEP_grpc_reflection_LIBRARY} -Wl,--as-needed
+                                           ${DEP_grpc_core_LIBRARY} ${DEP_grpc_gpr_LIBRARY}
+                                           ${DEP_grpc_absl_LIBRARY} dep_protobuf Threads::Threads)
+elseif(PELTON_HAVE_grpc)
+  message(STATUS "pelton: gRPC lacks protoc, its plug-in, protobuf or the reflection library, so it is off")
+  set(PELTON_HAVE_grpc OFF)
+endif()

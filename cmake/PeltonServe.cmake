@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+# The server's layers. Without Boost there is no server; without gRPC and protobuf it speaks HTTP only.
+pelton_layer(serve_core DIR serve/core SEES tensor DEPENDS json)
+pelton_layer(serve_engine DIR serve/engine SEES serve_core)
+if(NOT PELTON_HAVE_boost OR NOT PELTON_HAVE_simdjson)
+  return()
+endif()
+pelton_layer(serve_http DIR serve/http SEES serve_core DEPENDS boost simdjson zlib)
+
+if(PELTON_HAVE_grpc)
+  set(proto_dir ${CMAKE_SOURCE_DIR}/src/serve/grpc/proto)
+  set(out ${CMAKE_BINARY_DIR}/proto)
+  file(MAKE_DIRECTORY ${out})
+  set(generated ${out}/model_config.pb.cc ${out}/grpc_service.pb.cc ${out}/grpc_service.grpc.pb.cc)
+  add_custom_command(
+    OUTPUT ${generated}
+    COMMAND ${PELTON_PROTOC} -I ${proto_dir} --cpp_out=${out} --grpc_out=${out}
+            --plugin=protoc-gen-grpc=${PELTON_GRPC_PLUGIN} model_config.proto grpc_service.proto
+    DEPENDS ${proto_dir}/model_config.proto ${proto_dir}/grpc_service.proto
+    VERBATIM)
+  add_library(pelton_serve_proto STATIC ${generated})
+  target_include_directories(pelton_serve_proto SYSTEM PUBLIC ${out})
+  target_link_libraries(pelton_serve_proto PUBLIC dep_grpc)
+  file(GLOB grpc_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/serve/grpc/*.cc)
+  pelton_layer(serve_grpc DIR serve/grpc SEES serve_core SOURCES ${grpc_sources})
+  target_link_libraries(pelton_serve_grpc PRIVATE pelton_serve_proto)
+else()
+  pelton_layer(serve_grpc DIR serve/grpc SEES serve_core SOURCES ${CMAKE_SOURCE_DIR}/src/serve/grpc/off/no_grpc.cc)
+endif()
+
+file(GLOB serve_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/serve/*.cc)
+list(FILTER serve_sources EXCLUDE REGEX "/main.cc$")
+pelton_layer(serve DIR serve SEES serve_core serve_engine serve_http serve_grpc DEPENDS cli11 SOURCES ${serve_sources})
+add_executable(pelton_serve_main src/serve/main.cc)
+target_link_libraries(pelton_serve_main PRIVATE pelton_flags pelton_serve)

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "serve/core/core.h"
+
+namespace pelton::serve {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string dump(const Json& j) {
+  return j.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Json tensor_json(const ModelConfig& c, const TensorSpec& t) {
+  return {{"name", t.name}, {"datatype", std::string(wire_name(t.dtype))}, {"shape", client_dims(c, t)}};
+}
+
+Json duration_json(uint64_t count, uint64_t ns) {
+  return {{"count", count}, {"ns", ns}};
+}
+Json duration_json(const Duration& d) {
+  return duration_json(d.count.load(), d.ns.load());
+}
+
+Json stats_json(const ModelStats& s) {
+  Json j;
+  j["name"] = s.model;
+  j["version"] = s.version;
+  j["last_inference"] = s.last_inference_ms.load();
+  j["inference_count"] = s.inferences.load();
+  j["execution_count"] = s.executions.load();
+  j["inference_stats"] = {{"success", duration_json(s.success)},
+                          {"fail", duration_json(s.fail)},
+                          {"queue", duration_json(s.stages[0])},
+                          {"compute_input", duration_json(s.stages[1])},
+                          {"compute_infer", duration_json(s.stages[2])},
+                          {"compute_output", duration_json(s.stages[3])},
+                          {"cache_hit", duration_json(0, 0)},
+                          {"cache_miss", duration_json(0, 0)}};
+  j["batch_stats"] = Json::array();
+  for (const auto& [size, row] : s.batches())
+    j["batch_stats"].push_back({{"batch_size", size},
+                                {"compute_input", duration_json(row.count, row.input_ns)},
+                                {"compute_infer", duration_json(row.count, row.infer_ns)},
+                                {"compute_output", duration_json(row.count, row.output_ns)}});
+  j["memory_usage"] = Json::array();
+  j["response_stats"] = Json::object();
+  return j;
+}
+
+}  // namespace
+
+const std::vector<std::string>& extensions() {
+  static const std::vector<std::string> names = {"classification",
+
+                                                 "model_repository",
+                                                 "model_repository(unload_dependents)",
+                                                 "schedule_policy",
+                                                 "model_configuration",
+                                                 "binary_tensor_data",
+                                                 "parameters",
+                                                 "statistics",
+
+                                                 "logging"};
+  return names;
+}
+
+std::string Core::server_metadata_json() const {
+  return dump(Json{
+      {"name", options_.server_name}, {"version", options_.server_version}, {"extensions", extensions()}});
+}
+
+std::string Core::model_metadata_json(std::string_view name, std::string_view version) const {
+  const auto model = repository_->find(name, version);
+  const ModelConfig& c = model->config();
+  Json j;
+  j["name"] = c.name;
+  j["versions"] = version.empty() ? repository_->served_versions(name) : std::vector{model->version_text()};
+  j["platform"] = c.platform.empty() ? c.backend : c.platform;
+  j["inputs"] = Json::array();
+  for (const TensorSpec& t : c.inputs) j["inputs"].push_back(tensor_json(c, t));
+  j["outputs"] = Json::array();
+  for (const TensorSpec& t : c.outputs) j["outputs"].push_back(tensor_json(c, t));
+  return dump(j);
+}
+
+std::string Core::model_config_json(std::string_view name, std::string_view version) const {
+  return config_to_json(*repository_->find(name, version)->config().tree);
+}
+std::string Core::model_config_wire(std::string_view name, std::string_view version) const {
+  return config_to_wire(*repository_->find(name, version)->config().tree);
+}
+
+std::string Core::statistics_json(std::string_view name, std::string_view version) const {
+  Json list = Json::array();
+  auto add = [&](const std::string& model) {
+    for (const std::string& v : repository_->served_versions(model))
+      if (version.empty() || v == version) list.push_back(stats_json(repository_->find(model, v)->stats()));
+  };
+  if (name.empty()) {
+    for (const std::string& model : repository_->names()) add(model);
+  } else {
+    repository_->find(name, version);  // says what is wrong with the name
+    add(std::string(name));
+  }
+  return dump(Json{{"model_stats", list}});
+}
+
+std::string Core::index_json(bool ready_only) const {
+  Json list = Json::array();
+  for (const IndexEntry& e : repository_->index(ready_only)) {
+    Json j{{"name", e.name}};
+    if (!e.version.empty()) j["version"] = e.version;
+    if (e.state) j["state"] = std::string(to_string(*e.state));
+    if (!e.reason.empty()) j["reason"] = e.reason;
+    list.push_back(std::move(j));
+  }
+  return dump(list);
+}
+
+std::string Core::log_settings_json(std::string_view changes) {
+  std::lock_guard lock(log_mutex_);
+  if (!changes.empty()) {
+    Json j = Json::parse(changes, nullptr, false);
+    if (!j.is_object()) fail(ErrorCode::bad_format, "log settings are not a JSON object");
+    bool info = log_info_, warning = log_warning_, error = log_error_;
+    unsigned verbose = log_verbose_;
+    for (const auto& [key, value] : j.items()) {
+      bool* flag = key == "log_info"      ? &info
+                   : key == "log_warning" ? &warning
+                   : key == "log_error"   ? &error
+                                          : nullptr;
+      if (flag) {
+        if (!value.is_boolean())
+          fail(ErrorCode::bad_format, cat("log setting '", key, "' expects true or false"));
+        *flag = value.get<bool>();
+      } else if (key == "log_verbose_level") {
+        if (!value.is_number_unsigned() || value.get<uint64_t>() > 1000)
+          fail(ErrorCode::bad_format, "log setting 'log_verbose_level' expects an integer from 0 to 1000");
+        verbose = value.get<unsigned>();
+      } else if (key == "log_file") {
+        fail(ErrorCode::usage, "log setting 'log_file' cannot be changed over the network", "",
+             "redirect standard error when the server starts");
+      } else if (key == "log_format") {
+        if (value != "default" && value != "ISO8601")
+          fail(ErrorCode::bad_format, "log setting 'log_format' expects default or ISO8601");
+        if (value != "default")
+          fail(ErrorCode::usage, "log setting 'log_format' has one value here, default");
+      } else {
+        fail(ErrorCode::bad_format, cat("unknown log setting '", key, "'"));
+      }
+    }
+    log_info_ = info, log_warning_ = warning, log_error_ = error, log_verbose_ = verbose;
+    set_log_level(verbose > 0 ? LogLevel::debug
+                  : info      ? LogLevel::info
+                  : warning   ? LogLevel::warn
+                  : error     ? LogLevel::error
+                              : LogLevel::off);
+  }
+  return dump(Json{{"log_file", ""},
+                   {"log_info", log_info_},
+                   {"log_warning", log_warning_},
+                   {"log_error", log_error_},
+                   {"log_verbose_level", log_verbose_},
+                   {"log_format", "default"}});
+}
+
+std::string Core::trace_settings_json(std::string_view model, std::string_view changes) const {
+  if (!model.empty()) repository_->find(model, "");
+  if (!changes.empty()) {
+    Json j = Json::parse(changes, nullptr, false);
+    if (!j.is_object()) fail(ErrorCode::bad_format, "trace settings are not a JSON object");
+    for (const auto& [key, value] : j.items()) {
+      if (key == "trace_file")
+        fail(ErrorCode::usage, "trace setting 'trace_file' cannot be changed over the network");
+      const bool off = key == "trace_level" && (value == Json::array({"OFF"}) || value == Json::array());
+      if (!value.is_null() && !off)
+        fail(ErrorCode::unsupported_op,
+             cat("trace setting '", key, "' is not supported: request tracing is not built"));
+    }
+  }
+  return dump(Json{{"trace_level", {"OFF"}},
+                   {"trace_rate", "1000"},
+                   {"trace_count", "-1"},
+                   {"log_frequency", "0"},
+                   {"trace_file", ""},
+                   {"trace_mode", "triton"}});
+}
+
+int http_status(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::not_found:
+      return 404;
+    case ErrorCode::busy:
+    case ErrorCode::deadline:
+    case ErrorCode::out_of_memory:
+      return 503;
+    case ErrorCode::unsupported_op:
+    case ErrorCode::unsupported_version:
+      return 501;
+    case ErrorCode::internal:
+    case ErrorCode::device_lost:
+    case ErrorCode::driver:
+    case ErrorCode::io:
+    case ErrorCode::disk_full:
+    case ErrorCode::no_device:
+    case ErrorCode::plugin:
+      return 500;
+    default:
+      return 400;
+  }
+}
+
+std::string error_json(const Error& e) {
+  return cat("{\"error\":", json_string(e.what()), "}");
+}
+
+std::string json_string(std::string_view s) {
+  return dump(Json(std::string(s)));
+}
+
+std::string html_escape(std::string_view s) {
+  std::string out;
+  for (char c : s) {
+    switch (c) {
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '&':
+        out += "&amp;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
+}  // namespace pelton::serve

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/core/core.h"
+
+#include "base/error.h"
+
+namespace pelton::serve {
+
+Core::Core(CoreOptions options, const BackendTable& backends)
+    : options_(std::move(options)),
+      gate_(options_.inflight_bytes),
+      admin_(4, 1024),
+      repository_(std::make_unique<Repository>(options_.repository, backends, stats_)) {}
+
+Core::~Core() {
+  stop();
+}
+
+std::map<std::string, std::string> Core::start() {
+  return repository_->start();
+}
+
+void Core::stop() {
+  set_draining();
+  admin_.finish();
+  repository_->stop();
+}
+
+bool Core::ready() const {
+  return !draining() && (!options_.strict_readiness || repository_->all_ready());
+}
+
+void Core::infer(RequestPtr request) const {
+  std::shared_ptr<const Model> model;
+  try {
+    if (draining()) fail(ErrorCode::busy, "the server is stopping", request->model, "retry elsewhere");
+    read_reserved_parameters(*request);
+    model = repository_->find(request->model, request->version);
+  } catch (const Error& e) {
+    return request->respond(e);
+  }
+  model->infer(std::move(request));
+}
+
+void Core::count_refused(const Request& r, ErrorCode code) const {
+  try {
+    const auto elapsed = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - r.arrival);
+    repository_->find(r.model, r.version)
+        ->stats()
+        .record_failure(fail_reason(code), static_cast<uint64_t>(elapsed.count()));
+  } catch (const Error&) {  // no such model, so no series
+  }
+}
+
+void read_reserved_parameters(Request& r) {
+  auto& p = r.parameters;
+  if (p.empty()) return;
+  auto take = [&](const char* name) -> std::optional<Parameter> {
+    auto it = p.find(name);
+    if (it == p.end()) return std::nullopt;
+    Parameter v = std::move(it->second);
+    p.erase(it);
+    return v;
+  };
+  auto number = [&](const char* name) -> uint64_t {
+    auto v = take(name);
+    if (!v) return 0;
+    if (const auto* u = std::get_if<uint64_t>(&*v)) return *u;
+    if (const auto* i = std::get_if<int64_t>(&*v); i && *i >= 0) return static_cast<uint64_t>(*i);
+    fail(ErrorCode::bad_format, cat("parameter '", name, "' expects a non-negative integer"));
+  };
+  auto flag = [&](const char* name) {
+    auto v = take(name);
+    if (!v) return false;
+    if (const auto* b = std::get_if<bool>(&*v)) return *b;
+    fail(ErrorCode::bad_format, cat("parameter '", name, "' expects true or false"));
+  };
+  if (auto it = p.find("sequence_id"); it != p.end() && std::holds_alternative<std::string>(it->second)) {
+    r.sequence.text = std::get<std::string>(it->second);
+    if (r.sequence.text.size() > 128)
+      fail(ErrorCode::limit, "parameter 'sequence_id' is longer than 128 characters");
+    p.erase(it);
+  } else {
+    r.sequence.number = number("sequence_id");
+  }
+  r.sequence_start = flag("sequence_start");
+  r.sequence_end = flag("sequence_end");
+  r.priority = number("priority");
+  r.timeout_us = number("timeout");
+  p.erase("binary_data_output");
+  for (auto it = p.begin(); it != p.end();) {
+    if (it->first.starts_with("triton_") && it->first != "triton_enable_empty_final_response")
+      fail(ErrorCode::bad_format, cat("parameter '", it->first, "' is reserved"));
+    ++it;
+  }
+}
+
+}  // namespace pelton::serve

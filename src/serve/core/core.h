@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// The server without its sockets: repository, statistics and the answers that both front ends give. JSON
+// objects use the protocol's field names, which are also the field names of the gRPC messages.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "serve/core/executor.h"
+#include "serve/core/repository.h"
+
+namespace pelton::serve {
+
+// Bytes of request bodies held at one time, over all connections. The door closes before memory runs out.
+class MemoryGate {
+ public:
+  explicit MemoryGate(size_t limit) : limit_(limit) {}
+  bool try_take(size_t n) {
+    size_t now = used_.load(std::memory_order_relaxed);
+    do {
+      if (n > limit_ || now > limit_ - n) return false;
+    } while (!used_.compare_exchange_weak(now, now + n, std::memory_order_relaxed));
+    return true;
+  }
+  void give_back(size_t n) { used_.fetch_sub(n, std::memory_order_relaxed); }
+  size_t used() const { return used_.load(std::memory_order_relaxed); }
+
+ private:
+  const size_t limit_;
+  std::atomic<size_t> used_{0};
+};
+
+struct CoreOptions {
+  std::string server_name = "pelton", server_version;
+  RepositoryOptions repository;
+  size_t inflight_bytes = size_t{2} << 30;
+  bool strict_readiness = true;
+};
+
+class Core {
+ public:
+  Core(CoreOptions options, const BackendTable& backends);
+  ~Core();
+
+  std::map<std::string, std::string> start();
+  void stop();
+
+  void infer(RequestPtr request) const;  // request->model and ->version name the target
+  // A request that its front end could not read: a failure of the model it names, if there is one.
+  void count_refused(const Request& request, ErrorCode code) const;
+  bool live() const { return true; }
+  bool ready() const;
+  bool draining() const { return draining_.load(); }
+  void set_draining() { draining_.store(true); }
+
+  std::string server_metadata_json() const;
+  std::string model_metadata_json(std::string_view name, std::string_view version) const;
+  std::string model_config_json(std::string_view name, std::string_view version) const;
+  std::string model_config_wire(std::string_view name, std::string_view version) const;
+  // Empty name: every model that is loaded.
+  std::string statistics_json(std::string_view name, std::string_view version) const;
+  std::string index_json(bool ready_only) const;  // [{"name":...}]
+  std::string metrics() const { return metrics_text(stats_); }
+  std::string status_page() const;  // HTML
+  // Log settings as JSON, after applying `changes` (an object; empty text: none).
+  std::string log_settings_json(std::string_view changes);
+  std::string trace_settings_json(std::string_view model, std::string_view changes) const;
+
+  Repository& repository() { return *repository_; }
+  const Repository& repository() const { return *repository_; }
+  MemoryGate& gate() { return gate_; }
+  // Work that may take long and must leave the front ends' threads: loads and unloads.
+  Executor& admin() { return admin_; }
+  StatsTable& stats() { return stats_; }
+
+ private:
+  const CoreOptions options_;
+  StatsTable stats_;
+  MemoryGate gate_;
+  Executor admin_;
+  std::unique_ptr<Repository> repository_;
+  std::atomic<bool> draining_{false};
+  std::mutex log_mutex_;
+  bool log_info_ = true, log_warning_ = true, log_error_ = true;
+  unsigned log_verbose_ = 0;
+};
+
+// Extensions named in the server's metadata: exactly those that are built.
+const std::vector<std::string>& extensions();
+
+// How an error travels: HTTP status here; the gRPC front end has its own table.
+int http_status(ErrorCode code);
+std::string error_json(const Error& e);       // {"error": "..."}
+std::string json_string(std::string_view s);  // quoted and escaped; invalid UTF-8 is replaced
+std::string html_escape(std::string_view s);
+
+// Fields of the parameters that the protocol reserves, moved from `parameters` to the request. bad_format on
+// a wrong type.
+void read_reserved_parameters(Request& request);
+
+}  // namespace pelton::serve

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the server needs of an engine. An Engine is one loaded model version, immutable and shared; an
+// Instance is run state used by one thread at a time; a Backend makes engines from files and is known by its
+// name.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "serve/core/model_config.h"
+#include "serve/core/model_dir.h"
+#include "serve/core/request.h"
+
+namespace pelton::serve {
+
+// One execution. Requests are validated; with a batching model their `rows` add up to `rows`. The engine
+// fills responses[i].outputs (or .error) for requests[i] and stamps the two inner times.
+struct BatchRun {
+  std::span<const RequestPtr> requests;
+  std::vector<Response> responses;
+  int64_t rows = 1;
+  Clock::time_point input_end, infer_end;
+};
+
+class Instance {
+ public:
+  virtual ~Instance() = default;
+  // An exception fails every request of the batch.
+  virtual void execute(BatchRun& run) = 0;
+};
+
+class Engine {
+ public:
+  virtual ~Engine() = default;
+  // `index` counts the instances of the model from 0.
+  virtual std::unique_ptr<Instance> make_instance(int index) = 0;
+  // True when an execution takes microseconds and an instance may be used by several threads at once:
+  // requests then run in the caller's thread instead of a worker.
+  virtual bool instant() const { return false; }
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  // Adds what the configuration leaves open (inputs, outputs, max_batch_size), read from the model's files.
+  virtual void complete(Node& config, const ModelDir& dir, int64_t version) const = 0;
+  virtual std::shared_ptr<Engine> load(const ModelConfig& config, const ModelDir& dir,
+                                       int64_t version) const = 0;
+  // True if loading such a model can run code that its files bring along.
+  virtual bool runs_code() const { return false; }
+};
+
+// Backends by name. Filled once, before the repository starts.
+class BackendTable {
+ public:
+  void add(std::string name, std::shared_ptr<const Backend> backend) {
+    backends_[std::move(name)] = std::move(backend);
+  }
+  // not_found names the backend, or unsupported_op with the way out for one that is known and refused.
+  const Backend& get(const std::string& name) const;
+
+ private:
+  std::map<std::string, std::shared_ptr<const Backend>, std::less<>> backends_;
+};
+
+// An instance that works on whole tensors: inputs of all requests are joined along the first dimension (one
+// request: no copy), and each request gets its rows of the outputs (never a copy).
+class TensorInstance : public Instance {
+ public:
+  explicit TensorInstance(const ModelConfig& config) : batches_(config.max_batch > 0) {}
+  void execute(BatchRun& run) final;
+
+ protected:
+  // `token` is set when the batch is a single request that may be cancelled.
+  virtual std::vector<TensorValue> run(const std::vector<TensorValue>& inputs, const CancelToken* token) = 0;
+
+ private:
+  const bool batches_;
+};
+
+}  // namespace pelton::serve

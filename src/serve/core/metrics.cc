@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// The scrape page. Names, types and labels of the nv_ families are those that existing dashboards query.
+#include <fstream>
+#include <functional>
+
+#include "base/cat.h"
+#include "serve/core/stats.h"
+
+namespace pelton::serve {
+namespace {
+
+std::string escape_label(std::string_view v) {
+  std::string out;
+  for (char c : v) {
+    if (c == '\\' || c == '"')
+      out += '\\', out += c;
+    else if (c == '\n')
+      out += "\\n";
+    else
+      out += c;
+  }
+  return out;
+}
+
+struct Series {
+  std::shared_ptr<ModelStats> stats;
+  std::string labels;  // model="m",version="1"
+};
+
+void head(std::string& out, std::string_view name, std::string_view type, std::string_view help) {
+  out += cat("# HELP ", name, " ", help, "\n# TYPE ", name, " ", type, "\n");
+}
+
+void family(std::string& out, const std::vector<Series>& series, std::string_view name, std::string_view type,
+            std::string_view help, const std::function<uint64_t(const ModelStats&)>& value) {
+  head(out, name, type, help);
+  for (const Series& s : series) out += cat(name, "{", s.labels, "} ", value(*s.stats), "\n");
+}
+
+void histogram_rows(std::string& out, const Series& s, std::string_view stage, const Histogram& h) {
+  uint64_t total = 0;
+  const std::string labels = cat(s.labels, ",stage=\"", stage, "\"");
+  for (int i = 0; i <= Histogram::kBuckets; ++i) {
+    total += h.bucket(i);
+    const std::string bound =
+        i < Histogram::kBuckets ? cat(Histogram::bounds_seconds()[static_cast<size_t>(i)]) : "+Inf";
+    out += cat("pelton_request_duration_seconds_bucket{", labels, ",le=\"", bound, "\"} ", total, "\n");
+  }
+  out +=
+      cat("pelton_request_duration_seconds_sum{", labels, "} ", static_cast<double>(h.sum_ns()) * 1e-9, "\n");
+  out += cat("pelton_request_duration_seconds_count{", labels, "} ", total, "\n");
+}
+
+struct HostMemory {
+  uint64_t total = 0, used = 0;
+};
+HostMemory host_memory() {
+  std::ifstream in("/proc/meminfo");
+  std::string key, unit;
+  uint64_t kib = 0, available = 0;
+  HostMemory m;
+  while (in >> key >> kib && std::getline(in, unit)) {
+    if (key == "MemTotal:") m.total = kib * 1024;
+    if (key == "MemAvailable:") available = kib * 1024;
+  }
+  m.used = m.total - std::min(available, m.total);
+  return m;
+}
+
+}  // namespace
+
+std::string metrics_text(const StatsTable& table) {
+  std::vector<Series> series;
+  for (auto& s : table.all())
+    if (s->served())
+      series.push_back(
+          {s, cat("model=\"", escape_label(s->model), "\",version=\"", escape_label(s->version), "\"")});
+
+  std::string out;
+  family(out, series, "nv_inference_request_success", "counter", "Requests answered with a result",
+         [](const ModelStats& s) { return s.success.count.load(); });
+  head(out, "nv_inference_request_failure", "counter", "Requests answered with an error, by reason");
+  for (const Series& s : series)
+    for (int r = 0; r < kFailReasons; ++r)
+      out += cat("nv_inference_request_failure{", s.labels, ",reason=\"",
+                 to_string(static_cast<FailReason>(r)), "\"} ", s.stats->failures[r].load(), "\n");
+  family(out, series, "nv_inference_count", "counter", "Inferences, a batch of n counting n",
+         [](const ModelStats& s) { return s.inferences.load(); });
+  family(out, series, "nv_inference_exec_count", "counter", "Executions, a batch counting 1",
+         [](const ModelStats& s) { return s.executions.load(); });
+  family(out, series, "nv_inference_request_duration_us", "counter",
+         "Time from arrival to answer, summed, in microseconds",
+         [](const ModelStats& s) { return s.success.ns.load() / 1000; });
+  static constexpr std::string_view kStageNames[] = {"queue", "compute_input", "compute_infer",
+                                                     "compute_output"};
+  for (int stage = 0; stage < kStages; ++stage)
+    family(out, series, cat("nv_inference_", kStageNames[stage], "_duration_us"), "counter",
+           cat("Time in stage ", kStageNames[stage], ", summed, in microseconds"),
+           [&](const ModelStats& s) { return s.stages[stage].ns.load() / 1000; });
+  head(out, "nv_inference_pending_request_count", "gauge", "Requests accepted and not yet executing");
+  for (const Series& s : series)
+    out += cat("nv_inference_pending_request_count{", s.labels, "} ", s.stats->pending.load(), "\n");
+  head(out, "nv_model_load_duration_secs", "gauge", "Time that the last load of the model took");
+  for (const auto& [key, seconds] : table.load_seconds())
+    out += cat("nv_model_load_duration_secs{model=\"", escape_label(key.first), "\",version=\"",
+               escape_label(key.second), "\"} ", seconds, "\n");
+
+  head(out, "pelton_request_duration_seconds", "histogram",
+       "Time of a request as a whole (stage request) and of its stages");
+  for (const Series& s : series) {
+    histogram_rows(out, s, "request", s.stats->request_histogram);
+    for (int stage = 0; stage < kStages; ++stage)
+      histogram_rows(out, s, kStageNames[stage], s.stats->stage_histograms[stage]);
+  }
+
+  const HostMemory memory = host_memory();
+  head(out, "nv_cpu_memory_total_bytes", "gauge", "Memory of the machine");
+  out += cat("nv_cpu_memory_total_bytes ", memory.total, "\n");
+  head(out, "nv_cpu_memory_used_bytes", "gauge", "Memory of the machine in use");
+  out += cat("nv_cpu_memory_used_bytes ", memory.used, "\n");
+  return out;
+}
+
+}  // namespace pelton::serve

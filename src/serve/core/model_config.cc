@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/core/model_config.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+
+namespace pelton::serve {
+namespace {
+
+constexpr int64_t kMaxInstances = 256;
+
+// Fields that change what a model computes or how it is scheduled and that this server lacks. A dotted path
+// descends through messages; a value equal to the default is no request and passes.
+struct Refused {
+  const char* path;
+  const char* fix;
+};
+constexpr Refused kRefused[] = {
+    {"batch_input", "feed the shape as an ordinary input"},
+    {"batch_output", "return outputs with their batch dimension"},
+    {"sequence_batching", "keep the state in the client and send it as an input"},
+    {"model_repository_agents", "check the repository before it is served"},
+    {"model_operations", "load plug-ins with --plugin"},
+    {"response_cache.enable", "cache in front of the server"},
+    {"ensemble_scheduling.step.model_namespace", "give models distinct names"},
+    {"input.is_shape_tensor", "shape inputs are read from the model file"},
+    {"input.is_non_linear_format_io", "store tensors in row-major layout"},
+    {"output.is_shape_tensor", "shape outputs are read from the model file"},
+    {"output.is_non_linear_format_io", "store tensors in row-major layout"},
+    {"instance_group.rate_limiter", "bound the work with instance_group.count"},
+    {"instance_group.secondary_devices", "remove the field"},
+    {"instance_group.profile", "shapes are tuned by range at compile time"},
+    {"instance_group.passive", "remove the group"},
+    {"model_metrics", "histogram buckets are fixed"},
+    {"optimization.execution_accelerators", "the plan already holds the fastest kernels found"},
+    {"model_transaction_policy.decoupled", "use an engine that streams"},
+    {"cc_model_filenames", "use default_model_filename"},
+};
+// Accepted without effect: hints about buffers and devices that this server chooses by itself.
+constexpr const char* kHints[] = {
+    "runtime",
+    "optimization.graph",
+    "optimization.priority",
+    "optimization.cuda",
+    "optimization.input_pinned_memory",
+    "optimization.output_pinned_memory",
+    "optimization.gather_kernel_buffer_threshold",
+    "optimization.eager_batching",
+    "instance_group.name",
+    "instance_group.host_policy",
+    "instance_group.gpus",
+    "input.format",
+};
+
+bool is_default(const Item& i) {
+  if (i.message) return i.message->items().empty() && i.field->card == Card::single && i.field->oneof.empty();
+  if (i.field->card == Card::repeated) return false;
+  return std::visit([](const auto& v) { return v == std::decay_t<decltype(v)>{}; }, i.scalar);
+}
+
+bool path_is_set(const Node& node, std::string_view path) {
+  const size_t dot = path.find('.');
+  const std::string_view head = path.substr(0, dot);
+  for (const Item& i : node.items()) {
+    if (i.field->name != head) continue;
+    if (dot == path.npos ? !is_default(i) : i.message && path_is_set(*i.message, path.substr(dot + 1)))
+      return true;
+  }
+  return false;
+}
+
+DType read_dtype(const Node& n, std::string_view what) {
+  auto t = dtype_from_config(n.enum_name("data_type"));
+  if (!t) fail(ErrorCode::bad_type, cat(what, " '", n.string("name"), "' has no data_type"));
+  return *t;
+}
+
+Dims check_dims(Dims dims, std::string_view what) {
+  for (int64_t d : dims)
+    if (d < -1 || d == 0)
+      fail(ErrorCode::bad_shape,
+           cat(what, " has the dimension ", d, "; dimensions are positive, or -1 for any"));
+  return dims;
+}
+
+TensorSpec read_tensor(const Node& n, bool is_input) {
+  TensorSpec t;
+  t.name = n.string("name");
+  const std::string what = cat(is_input ? "input" : "output", " '", t.name, "'");
+  if (t.name.empty()) fail(ErrorCode::bad_name, cat("an ", is_input ? "input" : "output", " has no name"));
+  t.dtype = read_dtype(n, is_input ? "input" : "output");
+  t.dims = check_dims(n.integers("dims"), what);
+  if (const Node* r = n.message("reshape")) {
+    t.reshape = check_dims(r->integers("shape"), cat(what, " reshape"));
+    auto from = checked_count(t.dims), to = checked_count(*t.reshape);
+    if (from && to && *from != *to)
+      fail(ErrorCode::bad_shape,
+           cat(what, " reshapes ", t.dims, " to ", *t.reshape, ", which has another number of elements"));
+    if (std::count(t.dims.begin(), t.dims.end(), -1) != std::count(t.reshape->begin(), t.reshape->end(), -1))
+      fail(ErrorCode::bad_shape,
+           cat(what, " reshapes ", t.dims, " to ", *t.reshape, ": both need the same number of -1"));
+  }
+  if (is_input) {
+    t.optional = n.boolean("optional");
+    t.ragged = n.boolean("allow_ragged_batch");
+    if (t.ragged)
+      fail(ErrorCode::unsupported_op, cat("field 'input.allow_ragged_batch' of ", what, " is not supported"),
+           "", "pad the input to one length");
+  } else {
+    t.label_file = n.string("label_filename");
+  }
+  return t;
+}
+
+QueuePolicy read_policy(const Node& n) {
+  QueuePolicy p;
+  p.delay_on_timeout = n.enum_name("timeout_action") == "DELAY";
+  p.default_timeout_us = static_cast<uint64_t>(n.integer("default_timeout_microseconds"));
+  p.allow_override = n.boolean("allow_timeout_override");
+  p.max_queue_size = static_cast<uint32_t>(n.integer("max_queue_size"));
+  return p;
+}
+
+BatchingConfig read_batching(const Node& n, int64_t max_batch) {
+  BatchingConfig b;
+  b.preferred = n.integers("preferred_batch_size");
+  std::sort(b.preferred.begin(), b.preferred.end());
+  for (int64_t p : b.preferred)
+    if (p < 1 || p > max_batch)
+      fail(ErrorCode::bad_format,
+           cat("preferred_batch_size ", p, " is outside 1 to max_batch_size ", max_batch));
+  b.max_delay_us = static_cast<uint64_t>(n.integer("max_queue_delay_microseconds"));
+  b.preserve_ordering = n.boolean("preserve_ordering");
+  b.priority_levels = static_cast<uint64_t>(n.integer("priority_levels"));
+  b.default_priority = static_cast<uint64_t>(n.integer("default_priority_level"));
+  if (b.priority_levels > 1024)
+    fail(ErrorCode::limit, cat("priority_levels ", b.priority_levels, " is above 1024"));
+  if (b.priority_levels && (b.default_priority < 1 || b.default_priority > b.priority_levels))
+    fail(ErrorCode::bad_format, cat("default_priority_level ", b.default_priority,
+                                    " is outside 1 to priority_levels ", b.priority_levels));
+  if (const Node* p = n.message("default_queue_policy")) b.default_policy = read_policy(*p);
+  for (const Node* e : n.messages("priority_queue_policy")) {
+    const auto level = static_cast<uint64_t>(e->integer("key"));
+    if (level < 1 || level > b.priority_levels)
+      fail(ErrorCode::bad_format, cat("priority_queue_policy for level ", level,
+                                      " is outside 1 to priority_levels ", b.priority_levels));
+    if (const Node* p = e->message("value")) b.priority_policies[level] = read_policy(*p);
+  }
+  return b;
+}
+
+std::map<std::string, std::string> read_map(const Node& n, std::string_view field) {
+  std::map<std::string, std::string> out;
+  for (const Node* e : n.messages(field)) {
+    const Field* value = e->type().find("value");
+    std::string text = value->kind != Kind::message ? e->string("value")
+                       : e->message("value")        ? e->message("value")->string("string_value")
+                                                    : "";
+    if (!out.emplace(e->string("key"), std::move(text)).second)
+      fail(ErrorCode::bad_format, cat("key '", e->string("key"), "' appears twice in ", field));
+  }
+  return out;
+}
+
+EnsembleStep read_step(const Node& n) {
+  EnsembleStep s;
+  s.model = n.string("model_name");
+  s.version = n.has("model_version") ? n.integer("model_version") : -1;
+  s.inputs = read_map(n, "input_map");
+  s.outputs = read_map(n, "output_map");
+  if (s.model.empty()) fail(ErrorCode::bad_format, "an ensemble step has no model_name");
+  if (s.inputs.empty() || s.outputs.empty())
+    fail(ErrorCode::bad_format, cat("ensemble step '", s.model, "' needs input_map and output_map"));
+  return s;
+}
+
+WarmupSample read_warmup(const Node& n) {
+  WarmupSample w;
+  w.name = n.string("name");
+  w.batch = n.integer("batch_size");
+  w.count = n.integer("count") == 0 ? 1u : static_cast<uint32_t>(n.integer("count"));
+  if (w.count > 100000)
+    fail(ErrorCode::limit, cat("model_warmup '", w.name, "' count ", w.count, " is above 100000"));
+  for (const Node* e : n.messages("inputs")) {
+    WarmupInput in;
+    in.name = e->string("key");
+    const Node* v = e->message("value");
+    if (!v)
+      fail(ErrorCode::bad_format, cat("model_warmup '", w.name, "' input '", in.name, "' has no value"));
+    auto t = dtype_from_config(v->enum_name("data_type"));
+    if (!t)
+      fail(ErrorCode::bad_type, cat("model_warmup '", w.name, "' input '", in.name, "' has no data_type"));
+    in.dtype = *t;
+    in.dims = v->integers("dims");
+    auto count = checked_count(in.dims);
+    if (!count || *count > (int64_t{1} << 31))
+      fail(ErrorCode::bad_shape,
+           cat("model_warmup '", w.name, "' input '", in.name, "' has unusable dims ", in.dims));
+    in.file = v->string("input_data_file");
+    in.source = !in.file.empty()            ? WarmupInput::Source::file
+                : v->boolean("random_data") ? WarmupInput::Source::random
+                                            : WarmupInput::Source::zero;
+    w.inputs.push_back(std::move(in));
+  }
+  return w;
+}
+
+VersionPolicy read_versions(const Node& n) {
+  VersionPolicy p;
+  if (n.message("all")) p.kind = VersionPolicy::Kind::all;
+  if (const Node* s = n.message("specific"))
+    p.kind = VersionPolicy::Kind::specific, p.specific = s->integers("versions");
+  if (const Node* l = n.message("latest"))
+    p.latest = std::max<uint32_t>(1, static_cast<uint32_t>(l->integer("num_versions")));
+  return p;
+}
+
+int read_instances(const Node& tree) {
+  int64_t total = 0;
+  auto groups = tree.messages("instance_group");
+  for (const Node* g : groups) {
+    const int64_t count = g->has("count") ? g->integer("count") : 1;
+    if (count < 1) fail(ErrorCode::bad_format, cat("instance_group.count ", count, " is not positive"));
+    total += count * std::max<int64_t>(1, static_cast<int64_t>(g->integers("gpus").size()));
+  }
+  if (total > kMaxInstances)
+    fail(ErrorCode::limit,
+         cat("instance_group asks for ", total, " instances, at most ", kMaxInstances, " are allowed"));
+  return groups.empty() ? 1 : static_cast<int>(total);
+}
+
+void check_unique(const std::vector<TensorSpec>& specs, std::string_view what) {
+  std::set<std::string> names;
+  for (const TensorSpec& t : specs)
+    if (!names.insert(t.name).second)
+      fail(ErrorCode::bad_name, cat(what, " '", t.name, "' is declared twice"));
+}
+
+}  // namespace
+
+const TensorSpec* ModelConfig::input(std::string_view name) const {
+  for (const TensorSpec& t : inputs)
+    if (t.name == name) return &t;
+  return nullptr;
+}
+const TensorSpec* ModelConfig::output(std::string_view name) const {
+  for (const TensorSpec& t : outputs)
+    if (t.name == name) return &t;
+  return nullptr;
+}
+
+ModelConfig read_model_config(std::shared_ptr<const Node> tree, std::vector<std::string>* notes) {
+  const Node& n = *tree;
+  for (const Refused& r : kRefused)
+    if (path_is_set(n, r.path))
+      fail(ErrorCode::unsupported_op, cat("field '", r.path, "' is not supported"), "", r.fix);
+  if (notes)
+    for (const char* hint : kHints)
+      if (path_is_set(n, hint)) notes->push_back(cat("field '", hint, "' has no effect here"));
+
+  ModelConfig c;
+  c.name = n.string("name");
+  c.platform = n.string("platform");
+  c.backend = n.string("backend");
+  c.default_file = n.string("default_model_filename");
+  c.max_batch = n.integer("max_batch_size");
+  if (c.max_batch < 0) fail(ErrorCode::bad_format, cat("max_batch_size ", c.max_batch, " is negative"));
+  for (const Node* t : n.messages("input")) c.inputs.push_back(read_tensor(*t, true));
+  for (const Node* t : n.messages("output")) c.outputs.push_back(read_tensor(*t, false));
+  check_unique(c.inputs, "input");
+  check_unique(c.outputs, "output");
+  if (const Node* v = n.message("version_policy")) c.versions = read_versions(*v);
+  c.instances = read_instances(n);
+  if (const Node* b = n.message("dynamic_batching")) {
+    if (c.max_batch == 0) fail(ErrorCode::bad_format, "dynamic_batching needs max_batch_size of at least 1");
+    c.batching = read_batching(*b, c.max_batch);
+  }
+  if (const Node* e = n.message("ensemble_scheduling")) {
+    for (const Node* s : e->messages("step")) c.steps.push_back(read_step(*s));
+    c.max_inflight = static_cast<uint32_t>(e->integer("max_inflight_requests"));
+    if (c.steps.empty()) fail(ErrorCode::bad_format, "ensemble_scheduling has no step");
+  }
+  if (c.platform == "ensemble" && c.steps.empty())
+    fail(ErrorCode::bad_format, "an ensemble needs ensemble_scheduling");
+  for (const Node* w : n.messages("model_warmup")) c.warmups.push_back(read_warmup(*w));
+  c.parameters = read_map(n, "parameters");
+  c.metric_tags = read_map(n, "metric_tags");
+  c.tree = std::move(tree);
+  return c;
+}
+
+}  // namespace pelton::serve

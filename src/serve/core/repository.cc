@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/core/repository.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "serve/core/ensemble.h"
+#include "serve/core/upload.h"
+
+namespace pelton::serve {
+namespace {
+
+bool hidden(std::string_view name) {
+  return name.empty() || name[0] == '.';
+}
+
+Error as_error(const std::string& name) {
+  try {
+    throw;
+  } catch (const Error& e) {
+    return e;
+  } catch (const std::bad_alloc&) {
+    return Error(ErrorCode::out_of_memory, "not enough memory to load the model", name);
+  } catch (const std::exception& e) {
+    return Error(ErrorCode::internal, cat("loading failed: ", e.what()), name);
+  }
+}
+
+}  // namespace
+
+std::string_view to_string(ModelState s) {
+  static constexpr std::string_view kNames[] = {"UNAVAILABLE", "LOADING", "READY", "UNLOADING"};
+  return kNames[static_cast<size_t>(s)];
+}
+
+std::shared_ptr<const Model> Reaper::adopt(std::shared_ptr<Reaper> self, std::unique_ptr<Model> model) {
+  {
+    std::lock_guard lock(mutex_);
+    ++live_;
+  }
+  return {model.release(), [self](const Model* m) {
+            self->executor_.post([self, m] {
+              delete m;
+              std::lock_guard lock(self->mutex_);
+              --self->live_;
+              self->changed_.notify_all();
+            });
+          }};
+}
+
+void Reaper::wait() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return live_ == 0; });
+}
+
+Repository::Repository(RepositoryOptions options, const BackendTable& backends, StatsTable& stats)
+    : options_(std::move(options)), backends_(backends), stats_(stats), reaper_(std::make_shared<Reaper>()) {}
+
+Repository::~Repository() {
+  stop();
+}
+
+std::map<std::string, std::string> Repository::scan() const {
+  std::map<std::string, std::string> found;
+  for (const std::string& path : options_.paths) {
+    DIR* d = ::opendir(path.c_str());
+    if (!d)
+      fail(ErrorCode::not_found, "cannot open the model repository", path,
+           "name an existing folder with --model-repository");
+    while (const dirent* e = ::readdir(d)) {
+      if (hidden(e->d_name)) continue;
+      std::string folder = cat(path, "/", e->d_name);
+      struct stat st {};
+      if (::stat(folder.c_str(), &st) != 0 || !S_ISDIR(st.st_mode)) continue;
+      if (!found.emplace(e->d_name, folder).second) {
+        ::closedir(d);
+        fail(ErrorCode::bad_name, cat("model '", e->d_name, "' is in two repositories"), folder,
+             "rename one of them");
+      }
+    }
+    ::closedir(d);
+  }
+  return found;
+}
+
+std::shared_ptr<Repository::Entry> Repository::entry(const std::string& name) {
+  std::unique_lock lock(mutex_);
+  auto& e = entries_[name];
+  if (!e) e = std::make_shared<Entry>();
+  return e;
+}
+
+std::map<std::string, std::string> Repository::load_all(const std::map<std::string, std::string>& models) {
+  std::map<std::string, std::string> errors;
+  std::mutex errors_mutex;
+  Executor pool(std::max(1, options_.load_threads));
+  for (const auto& [name, path] : models)
+    pool.post([this, &errors, &errors_mutex, name = name, path = path] {
+      try {
+        load_checked(name, path, {}, {});
+      } catch (const Error& e) {
+        std::lock_guard lock(errors_mutex);
+        errors[name] = e.what();
+      }
+    });
+  pool.finish();
+  return errors;
+}
+
+std::map<std::string, std::string> Repository::start() {
+  std::map<std::string, std::string> models = scan();
+  if (options_.mode == ControlMode::explicit_control) {
+    std::map<std::string, std::string> chosen;
+    std::map<std::string, std::string> errors;
+    for (const std::string& wanted : options_.load_models) {
+      if (wanted == "*") {
+        chosen = models;
+      } else if (auto it = models.find(wanted); it != models.end()) {
+        chosen.insert(*it);
+      } else {
+        errors[wanted] = "no such model in the repository";
+      }
+    }
+    auto more = load_all(chosen);
+    errors.insert(more.begin(), more.end());
+    return errors;
+  }
+  auto errors = load_all(models);
+  if (options_.mode == ControlMode::poll)
+    poller_ = std::thread([this] {
+      std::unique_lock lock(poll_mutex_);
+      while (!stopping_) {
+        poll_wake_.wait_for(lock, std::chrono::duration<double>(options_.poll_seconds));
+        if (stopping_) return;
+        lock.unlock();
+        try {
+          poll();
+        } catch (const std::exception& e) {
+          log_warn("polling the model repository: ", e.what());
+        }
+        lock.lock();
+      }
+    });
+  return errors;
+}
+
+void Repository::stop() {
+  {
+    std::lock_guard lock(poll_mutex_);
+    stopping_ = true;
+  }
+  poll_wake_.notify_all();
+  if (poller_.joinable()) poller_.join();
+  std::map<std::string, std::shared_ptr<Entry>, std::less<>> entries;
+  {
+    std::unique_lock lock(mutex_);
+    entries.swap(entries_);
+  }
+  for (auto& [name, e] : entries)
+    for (auto& [version, info] : e->versions)
+      if (info.model) info.model->stop();
+  entries.clear();
+  reaper_->wait();
+  reaper_->finish();
+}
+
+void Repository::load_checked(const std::string& name, const std::string& path, const LoadOverride& changes,
+                              std::set<std::string> chain) {
+  auto e = entry(name);
+  if (!chain.insert(name).second)
+    fail(ErrorCode::bad_format, cat("ensemble '", name, "' uses itself through its steps"), name);
+  std::lock_guard one_at_a_time(e->loading);
+  try {
+    load_entry(name, *e, path, changes, std::move(chain));
+  } catch (...) {
+    const Error error = as_error(name);
+    std::unique_lock lock(mutex_);
+    e->failure = error.what();
+    e->path = path;
+    e->wanted = true;
+    bool serving = false;
+    for (auto& [v, info] : e->versions) {
+      if (info.model)
+        serving = true, info.state = ModelState::ready,
+        info.reason = cat("a newer load failed: ", error.what());
+      else
+        info.state = ModelState::unavailable, info.reason = error.what();
+    }
+    if (e->versions.empty()) e->versions[1] = {ModelState::unavailable, error.what(), nullptr};
+    lock.unlock();
+    log_error("model ", name,
+              serving ? " keeps its old version, the new one failed: " : " failed to load: ", error.what());
+    throw error;
+  }
+}
+
+void Repository::load_entry(const std::string& name, Entry& e, const std::string& path,
+                            const LoadOverride& changes, std::set<std::string> chain) {
+  Stopwatch watch;
+  UploadFolder upload;
+  std::string folder = path;
+  if (!changes.files.empty()) {
+    upload = UploadFolder(name, changes.files);
+    folder = upload.path();
+  }
+  const ModelDir dir(folder);
+  const uint64_t fingerprint = ModelDir(path.empty() ? folder : path).fingerprint();
+  std::vector<std::string> notes;
+  ModelPlan plan = plan_model(name, dir, changes.config_json, options_.complete_configs, backends_, notes);
+  if ((changes.config_json || !changes.files.empty()) && plan.config.steps.empty() &&
+      backends_.get(plan.config.backend).runs_code()) {
+    std::vector<std::string> unused;
+    if (!changes.files.empty() || path.empty() ||
+        plan_model(name, ModelDir(path), std::nullopt, true, backends_, unused).config.backend !=
+            plan.config.backend)
+      fail(ErrorCode::usage,
+           cat("a load request may not switch to backend '", plan.config.backend, "', which runs code"), name,
+           "change the model's folder");
+  }
+  for (const std::string& note : notes) log_warn("model ", name, ": ", note);
+
+  std::vector<std::string> steps;
+  for (const EnsembleStep& s : plan.config.steps) {
+    if (std::find(steps.begin(), steps.end(), s.model) == steps.end()) steps.push_back(s.model);
+    if (ready(s.model, s.version > 0 ? cat(s.version) : "")) continue;
+    auto models = scan();
+    auto it = models.find(s.model);
+    if (it == models.end())
+      fail(ErrorCode::not_found, cat("ensemble step '", s.model, "' is not in the repository"), name);
+    load_checked(s.model, it->second, {}, chain);
+  }
+
+  std::map<int64_t, VersionInfo> loaded;
+  for (int64_t v : plan.versions) {
+    const int64_t shown = std::max<int64_t>(v, 1);
+    {
+      std::unique_lock lock(mutex_);
+      VersionInfo& info = e.versions[shown];
+      if (!info.model) info.state = ModelState::loading, info.reason.clear();
+    }
+    loaded[shown] = {ModelState::ready, "", load_version(plan.config, dir, v)};
+    stats_.set_load_seconds(name, cat(shown), watch.seconds());
+  }
+  std::map<int64_t, VersionInfo> old;
+  {
+    std::unique_lock lock(mutex_);
+    old.swap(e.versions);
+    e.versions = std::move(loaded);
+    for (auto& [v, info] : old)
+      if (!e.versions.contains(v) && info.model)
+        e.versions[v] = {ModelState::unavailable, "unloaded", nullptr};
+    e.failure.clear();
+    e.path = path;
+    e.fingerprint = fingerprint;
+    e.wanted = true;
+    e.steps = std::move(steps);
+  }
+  log_info("model ", name, " ready in ", duration_text(watch.seconds()));
+}
+
+std::shared_ptr<const Model> Repository::load_version(const ModelConfig& config, const ModelDir& dir,
+                                                      int64_t version) {
+  const int64_t shown = std::max<int64_t>(version, 1);
+  auto stats = stats_.get(config.name, cat(shown));
+  std::unique_ptr<Model> made;
+  if (!config.steps.empty()) {
+    made = std::make_unique<Model>(config, shown, dir, stats);
+    auto resolve = [this](const EnsembleStep& s) {
+      return find(s.model, s.version > 0 ? cat(s.version) : "");
+    };
+    made->set_scheduler(
+        make_ensemble_scheduler(made->config(), stats, options_.limits, made->finisher(), resolve));
+  } else {
+    auto engine = backends_.get(config.backend).load(config, dir, version);
+    made = std::make_unique<Model>(config, shown, dir, std::move(engine), stats, options_.limits);
+  }
+  auto model = reaper_->adopt(reaper_, std::move(made));
+  with_place(config.name, [&] { model->warm_up(dir); });
+  return model;
+}
+
+std::shared_ptr<const Model> Repository::find(std::string_view name, std::string_view version) const {
+  std::shared_lock lock(mutex_);
+  auto it = entries_.find(name);
+  if (it == entries_.end())
+    fail(ErrorCode::not_found, cat("request for unknown model: '", name, "' is not found"));
+  const auto& versions = it->second->versions;
+  if (version.empty()) {
+    for (auto v = versions.rbegin(); v != versions.rend(); ++v)
+      if (v->second.model) return v->second.model;
+    const std::string& why = it->second->failure;
+    fail(ErrorCode::busy, cat("model '", name, "' is not ready", why.empty() ? "" : cat(": ", why)));
+  }
+  int64_t wanted = 0;
+  auto r = std::from_chars(version.data(), version.data() + version.size(), wanted);
+  if (r.ec != std::errc() || r.ptr != version.data() + version.size())
+    fail(ErrorCode::bad_name, cat("version '", version, "' of model '", name, "' is not a number"));
+  auto v = versions.find(wanted);
+  if (v == versions.end())
+    fail(ErrorCode::not_found,
+         cat("request for unknown model: '", name, "' version ", wanted, " is not found"));
+  if (!v->second.model) fail(ErrorCode::busy, cat("model '", name, "' version ", wanted, " is not ready"));
+  return v->second.model;
+}
+
+bool Repository::ready(std::string_view name, std::string_view version) const {
+  try {
+    return find(name, version) != nullptr;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+std::vector<std::string> Repository::served_versions(std::string_view name) const {
+  std::shared_lock lock(mutex_);
+  std::vector<std::string> out;
+  if (auto it = entries_.find(name); it != entries_.end())
+    for (const auto& [v, info] : it->second->versions)
+      if (info.model) out.push_back(cat(v));
+  return out;
+}
+
+std::vector<std::string> Repository::names() const {
+  std::shared_lock lock(mutex_);
+  std::vector<std::string> out;
+  for (const auto& [name, e] : entries_) out.push_back(name);
+  return out;
+}
+
+std::vector<IndexEntry> Repository::index(bool ready_only) const {
+  std::vector<IndexEntry> out;
+  std::set<std::string> on_disk;
+  if (!ready_only)
+    for (const auto& [name, path] : scan()) on_disk.insert(name);
+  std::shared_lock lock(mutex_);
+  for (const auto& [name, e] : entries_) {
+    on_disk.erase(name);
+    for (const auto& [v, info] : e->versions)
+      if (!ready_only || info.state == ModelState::ready)
+        out.push_back({name, cat(v), info.state, info.reason});
+  }
+  for (const std::string& name : on_disk) out.push_back({name, "", std::nullopt, ""});
+  std::sort(out.begin(), out.end(), [](const IndexEntry& a, const IndexEntry& b) { return a.name < b.name; });
+  return out;
+}
+
+bool Repository::all_ready() const {
+  std::shared_lock lock(mutex_);
+  for (const auto& [name, e] : entries_) {
+    if (!e->wanted) continue;
+    if (!e->failure.empty()) return false;
+    if (std::none_of(e->versions.begin(), e->versions.end(),
+                     [](const auto& v) { return v.second.model != nullptr; }))
+      return false;
+  }
+  return true;
+}
+
+void Repository::load(const std::string& name, const LoadOverride& changes) {
+  if (options_.mode != ControlMode::explicit_control)
+    fail(ErrorCode::busy, cat("cannot load '", name, "': model control is off"), "",
+         "start the server with --model-control-mode=explicit");
+  if (!changes.files.empty() && !options_.allow_upload)
+    fail(ErrorCode::usage, cat("cannot load '", name, "' from files in the request"), "",
+         "start the server with --allow-model-upload");
+  if (!changes.files.empty() && !changes.config_json)
+    fail(ErrorCode::usage, cat("loading '", name, "' from files needs the parameter 'config'"));
+  auto models = scan();
+  auto it = models.find(name);
+  if (it == models.end() && changes.files.empty())
+    fail(ErrorCode::not_found, cat("failed to load '", name, "': no such model in the repository"));
+  load_checked(name, it == models.end() ? "" : it->second, changes, {});
+}
+
+void Repository::unload(const std::string& name, bool dependents) {
+  if (options_.mode != ControlMode::explicit_control)
+    fail(ErrorCode::busy, cat("cannot unload '", name, "': model control is off"), "",
+         "start the server with --model-control-mode=explicit");
+  std::shared_ptr<Entry> e;
+  {
+    std::shared_lock lock(mutex_);
+    if (auto it = entries_.find(name); it != entries_.end()) e = it->second;
+  }
+  if (!e) fail(ErrorCode::not_found, cat("failed to unload '", name, "': it was never loaded"));
+  std::vector<std::string> steps;
+  std::map<int64_t, VersionInfo> gone;  // destroyed after the locks are free
+  {
+    std::lock_guard one_at_a_time(e->loading);
+    std::unique_lock lock(mutex_);
+    e->wanted = false;
+    e->failure.clear();
+    steps.swap(e->steps);
+    for (auto& [v, info] : e->versions) {
+      gone[v].model = std::move(info.model);
+      info = {ModelState::unavailable, "unloaded", nullptr};
+    }
+  }
+  gone.clear();
+  log_info("model ", name, " unloaded");
+  if (!dependents) return;
+  for (const std::string& step : steps)
+    if (ready(step, "")) unload(step, true);
+}
+
+void Repository::poll() {
+  const auto models = scan();
+  std::map<std::string, std::string> changed;
+  for (const auto& [name, path] : models) {
+    auto e = entry(name);
+    uint64_t now = 0;
+    try {
+      now = ModelDir(path).fingerprint();
+    } catch (const Error&) {
+      continue;  // removed while we look; the next round sees it
+    }
+    std::unique_lock lock(mutex_);
+    if (e->wanted && e->fingerprint == now) continue;
+    e->fingerprint = now;  // a broken model is tried again only when it changes
+    changed[name] = path;
+  }
+  load_all(changed);
+  std::map<int64_t, VersionInfo> gone;
+  std::unique_lock lock(mutex_);
+  for (auto& [name, e] : entries_)
+    if (!models.contains(name) && e->wanted) {
+      e->wanted = false;
+      e->failure.clear();
+      for (auto& [v, info] : e->versions) {
+        gone[static_cast<int64_t>(gone.size())].model = std::move(info.model);
+        info = {ModelState::unavailable, "removed from the repository", nullptr};
+      }
+    }
+  lock.unlock();
+}
+
+}  // namespace pelton::serve

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// The models of one or more repository folders: which versions serve, loading, unloading, polling. A new
+// version replaces the old one only once it is ready; requests under way keep the version they began with.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <shared_mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "serve/core/executor.h"
+#include "serve/core/model.h"
+
+namespace pelton::serve {
+
+enum class ControlMode : uint8_t { none, explicit_control, poll };
+
+struct RepositoryOptions {
+  std::vector<std::string> paths;
+  ControlMode mode = ControlMode::none;
+  double poll_seconds = 15;
+  std::vector<std::string> load_models;  // explicit control: loaded at start; "*" is all
+  int load_threads = 4;
+  bool complete_configs = true;
+  bool allow_upload = false;  // load requests may bring files
+  Limits limits;
+};
+
+enum class ModelState : uint8_t { unavailable, loading, ready, unloading };
+std::string_view to_string(ModelState s);  // "READY", ...
+
+struct IndexEntry {
+  std::string name, version;  // version empty: no version was ever loaded
+  std::optional<ModelState> state;
+  std::string reason;
+};
+
+// What a load request changes.
+struct LoadOverride {
+  std::optional<std::string> config_json;
+  std::map<std::string, std::string> files;  // relative path -> content
+};
+
+// Destroys models in a thread of its own: the last reference may be dropped by one of a model's workers,
+// which cannot join itself.
+class Reaper {
+ public:
+  std::shared_ptr<const Model> adopt(std::shared_ptr<Reaper> self, std::unique_ptr<Model> model);
+  // Waits until every adopted model is gone.
+  void wait();
+  void finish() { executor_.finish(); }
+
+ private:
+  Executor executor_{1};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int live_ = 0;
+};
+
+class Repository {
+ public:
+  Repository(RepositoryOptions options, const BackendTable& backends, StatsTable& stats);
+  ~Repository();
+
+  // Loads what the mode asks for; returns the errors by model. Polling starts in its own thread.
+  std::map<std::string, std::string> start();
+  // Answers waiting requests, unloads everything, ends the threads.
+  void stop();
+
+  // The version asked for, or the newest served one if `version` is empty. not_found, or busy while it is not
+  // ready.
+  std::shared_ptr<const Model> find(std::string_view name, std::string_view version) const;
+  bool ready(std::string_view name, std::string_view version) const;
+  std::vector<std::string> served_versions(std::string_view name) const;
+  std::vector<IndexEntry> index(bool ready_only) const;
+  std::vector<std::string> names() const;  // all models that were found or loaded
+  // True when every model that should be loaded is.
+  bool all_ready() const;
+
+  // Explicit control. These block until the model is ready or has failed.
+  void load(const std::string& name, const LoadOverride& changes = {});
+  void unload(const std::string& name, bool dependents);
+  // One round of polling: loads what is new or changed, unloads what is gone.
+  void poll();
+  ControlMode mode() const { return options_.mode; }
+
+ private:
+  struct VersionInfo {
+    ModelState state = ModelState::unavailable;
+    std::string reason;
+    std::shared_ptr<const Model> model;  // set while it serves
+  };
+  struct Entry {
+    std::mutex loading;                       // one load or unload of a model at a time
+    std::map<int64_t, VersionInfo> versions;  // guarded by mutex_
+    std::string failure;                      // why the last load failed; guarded by mutex_
+    std::string path;
+    uint64_t fingerprint = 0;
+    bool wanted = false;
+    std::vector<std::string> steps;  // models that an ensemble uses
+  };
+
+  std::map<std::string, std::string> scan() const;  // model -> folder
+  std::shared_ptr<Entry> entry(const std::string& name);
+  void load_entry(const std::string& name, Entry& e, const std::string& path, const LoadOverride& changes,
+                  std::set<std::string> chain);
+  void load_checked(const std::string& name, const std::string& path, const LoadOverride& changes,
+                    std::set<std::string> chain);
+  std::shared_ptr<const Model> load_version(const ModelConfig& config, const ModelDir& dir, int64_t version);
+  std::map<std::string, std::string> load_all(const std::map<std::string, std::string>& models);
+  std::string write_upload(const std::string& name, const LoadOverride& changes);
+
+  const RepositoryOptions options_;
+  const BackendTable& backends_;
+  StatsTable& stats_;
+  std::shared_ptr<Reaper> reaper_;
+  mutable std::shared_mutex mutex_;
+  std::map<std::string, std::shared_ptr<Entry>, std::less<>> entries_;
+  std::mutex poll_mutex_;
+  std::condition_variable poll_wake_;
+  std::thread poller_;
+  bool stopping_ = false;
+};
+
+// The configuration of a model folder: config.pbtxt or its override, the name checked, the backend found, the
+// rest completed from the files. Returns the tree and the versions to load by its policy.
+struct ModelPlan {
+  ModelConfig config;
+  std::vector<int64_t> versions;  // 0: a bare model file, served as version 1
+};
+ModelPlan plan_model(const std::string& name, const ModelDir& dir,
+                     const std::optional<std::string>& config_json, bool complete,
+                     const BackendTable& backends, std::vector<std::string>& notes);
+
+}  // namespace pelton::serve

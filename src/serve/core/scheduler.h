@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Schedulers: how the accepted requests of one model version reach its engine.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "serve/core/engine.h"
+#include "serve/core/queue.h"
+#include "serve/core/stats.h"
+
+namespace pelton::serve {
+
+struct Limits {
+  size_t queue = 4096;             // waiting requests of one model
+  size_t ensemble_inflight = 256;  // requests inside one ensemble
+};
+
+class Scheduler {
+ public:
+  virtual ~Scheduler() = default;
+  // Takes over the request; every outcome, errors included, goes to its callback.
+  virtual void submit(RequestPtr request) = 0;
+  // Answers what still waits, and whatever comes later, with `busy`. Running work goes on.
+  virtual void stop() = 0;
+};
+
+// Runs before a response leaves: restores the client's shapes, picks outputs, applies classification.
+using FinishResponse = std::function<void(const Request&, Response&)>;
+
+// A queue and the model's instances, one thread each, started by the first request. With batching, a batch is
+// formed at the moment an instance is free. Engines that are instant run in the submitting thread.
+class InstanceScheduler : public Scheduler {
+ public:
+  InstanceScheduler(const ModelConfig& config, std::shared_ptr<Engine> engine,
+                    std::shared_ptr<ModelStats> stats, Limits limits, FinishResponse finish);
+  ~InstanceScheduler() override;  // stops and waits for running batches
+  void submit(RequestPtr request) override;
+  void stop() override;
+
+ private:
+  struct Batch {
+    uint64_t ticket = 0;
+    std::vector<RequestPtr> requests;
+    std::vector<Response> responses;
+  };
+
+  void work(int index);
+  // Holding the lock: how many of the first requests to run now; 0 and a time to look again at if it pays to
+  // wait for more.
+  size_t plan_batch(Clock::time_point now, Clock::time_point& look_again) const;
+  void run(Instance& instance, Batch&& batch);
+  void deliver(Batch&& batch);
+  void drop(std::vector<RequestQueue::Dropped>& dropped);
+
+  const std::string name_;
+  const int64_t max_batch_;
+  const std::optional<BatchingConfig> batching_;
+  const int instance_count_;
+  const std::shared_ptr<Engine> engine_;
+  const std::shared_ptr<ModelStats> stats_;
+  const FinishResponse finish_;
+  std::unique_ptr<Instance> shared_;  // instant engines
+  std::vector<std::unique_ptr<Instance>> instances_;
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  RequestQueue queue_;
+  std::vector<std::thread> threads_;
+  int idle_ = 0;  // threads waiting for a request
+  bool stopping_ = false;
+  uint64_t next_ticket_ = 0;
+
+  std::mutex order_mutex_;  // preserve_ordering: batches leave in the order of their tickets
+  std::map<uint64_t, Batch> finished_;
+  uint64_t next_out_ = 0;
+  bool delivering_ = false;
+};
+
+}  // namespace pelton::serve

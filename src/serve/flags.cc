@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/flags.h"
+
+#include <CLI/CLI.hpp>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace pelton::serve {
+namespace {
+
+struct Refused {
+  const char *flag, *fix;
+};
+constexpr Refused kRefused[] = {
+    {"--model-namespacing", "give models distinct names"},
+    {"--model-config-name", "keep one config.pbtxt in each model's folder"},
+    {"--model-load-retry-count", "load again over the network"},
+    {"--model-load-gpu-limit", "set --memory-budget at compile time"},
+    {"--backend-directory", "foreign engines are named in the server's configuration"},
+    {"--backend-config", "set parameters in the model's config.pbtxt"},
+    {"--repoagent-directory", "check the repository before it is served"},
+    {"--cache-config", "cache in front of the server"},
+    {"--cache-directory", "cache in front of the server"},
+    {"--response-cache-byte-size", "cache in front of the server"},
+    {"--rate-limit", "bound the work with instance_group.count"},
+    {"--rate-limit-resource", "bound the work with instance_group.count"},
+    {"--trace-config", "request tracing is not built"},
+    {"--host-policy", "bind the process with taskset or a cpuset"},
+    {"--allow-sagemaker", "use the /v2 paths"},
+    {"--sagemaker-port", "use the /v2 paths"},
+    {"--allow-vertex-ai", "use the /v2 paths"},
+    {"--vertex-ai-port", "use the /v2 paths"},
+    {"--http-restricted-api", "put an authenticating proxy in front"},
+    {"--grpc-restricted-protocol", "put an authenticating proxy in front"},
+    {"--http-header-forward-pattern", "send the values as request parameters"},
+    {"--grpc-header-forward-pattern", "send the values as request parameters"},
+    {"--grpc-use-ssl", "end TLS in front of the server"},
+    {"--grpc-use-ssl-mutual", "end TLS in front of the server"},
+    {"--grpc-server-cert", "end TLS in front of the server"},
+    {"--grpc-server-key", "end TLS in front of the server"},
+    {"--grpc-root-cert", "end TLS in front of the server"},
+    {"--allow-client-shm", "send tensors in the request"},
+    {"--log-file", "redirect standard error"},
+    {"--metrics-config", "percentiles are always on, in the statistics and on the status page"},
+};
+// Sizes and switches of machinery that Pelton does not have: they cannot change an answer.
+constexpr const char* kWithoutEffect[] = {
+    "--buffer-manager-thread-count",
+    "--pinned-memory-pool-byte-size",
+    "--cuda-memory-pool-byte-size",
+    "--cuda-virtual-address-size",
+    "--min-supported-compute-capability",
+    "--enable-peer-access",
+    "--metrics-interval-ms",
+    "--allow-gpu-metrics",
+    "--allow-cpu-metrics",
+    "--grpc-infer-thread-count",
+    "--grpc-infer-allocation-pool-size",
+    "--grpc-max-response-pool-size",
+    "--id",
+};
+
+ControlMode control_mode(const std::string& text) {
+  if (text == "none") return ControlMode::none;
+  if (text == "explicit") return ControlMode::explicit_control;
+  if (text == "poll") return ControlMode::poll;
+  fail(ErrorCode::usage, cat("--model-control-mode is none, explicit or poll, not '", text, "'"));
+}
+
+void add_port(CLI::App& app, const std::string& name, PortOptions& port, bool threads) {
+  app.add_option("--allow-" + name, port.on, "Serve " + name)->capture_default_str();
+  app.add_option("--" + name + "-address", port.address, "Address to listen on")->capture_default_str();
+  app.add_option("--" + name + "-port", port.port, "Port; 0 picks a free one and prints it")
+      ->capture_default_str();
+  if (name != "metrics")
+    app.add_option("--reuse-" + name + "-port", port.reuse, "Let another server share the port");
+  if (threads)
+    app.add_option("--" + name + "-thread-count", port.threads,
+                   "Threads that serve connections; 0: by the CPUs");
+}
+
+}  // namespace
+
+void add_serve_flags(CLI::App& app, ServeOptions& o) {
+  RepositoryOptions& r = o.core.repository;
+  app.add_option("--model-repository,--model-store", r.paths, "Folder of models; may be given again")
+      ->required();
+  app.add_option_function<std::string>(
+      "--model-control-mode", [&r](const std::string& v) { r.mode = control_mode(v); },
+      "none, explicit or poll");
+  app.add_option("--repository-poll-secs", r.poll_seconds, "Seconds between two looks in mode poll")
+      ->capture_default_str();
+  app.add_option("--load-model", r.load_models, "Model to load at start in mode explicit; * for all");
+  app.add_option("--model-load-thread-count", r.load_threads, "Models loaded at the same time")
+      ->capture_default_str();
+  app.add_flag(
+      "--disable-auto-complete-config", [&r](int64_t n) { r.complete_configs = n == 0; },
+      "Refuse models without a full config.pbtxt");
+  app.add_flag("--allow-model-upload", r.allow_upload, "Load requests may bring model files");
+  app.add_option("--exit-on-error", o.exit_on_error, "End if a model fails to load at start")
+      ->capture_default_str();
+  app.add_option("--strict-readiness", o.core.strict_readiness, "Ready only when every model is")
+      ->capture_default_str();
+  app.add_option("--exit-timeout-secs", o.exit_timeout_s, "How long a stop waits for requests under way")
+      ->capture_default_str();
+  add_port(app, "http", o.http, true);
+  add_port(app, "grpc", o.grpc, false);
+  add_port(app, "metrics", o.metrics, false);
+  app.add_option("--http-max-input-size", o.max_body_bytes,
+                 "Largest request body in bytes, after decompression")
+      ->capture_default_str();
+  app.add_option("--http-allowed-host", o.allowed_hosts,
+                 "Further Host name that requests may use on loopback");
+  app.add_option("--http-allowed-origin", o.allowed_origins, "Origin whose browser pages may send requests");
+  app.add_option("--max-connections", o.max_connections, "HTTP connections at one time")
+      ->capture_default_str();
+  app.add_option("--header-timeout-secs", o.header_timeout_s,
+                 "How long a client may take to send its headers")
+      ->capture_default_str();
+  app.add_option("--max-queue-size", r.limits.queue, "Waiting requests of one model")->capture_default_str();
+  app.add_option("--max-inflight-bytes", o.core.inflight_bytes, "Request bytes held at one time")
+      ->capture_default_str();
+  app.add_option_function<int>(
+      "--log-verbose",
+      [](int v) {
+        if (v > 0) set_log_level(LogLevel::debug);
+      },
+      "Above 0: log details");
+  app.add_option_function<bool>(
+      "--log-info",
+      [](bool v) {
+        if (v) set_log_level(LogLevel::info);
+      },
+      "Log each model that is loaded or unloaded");
+  app.add_option_function<bool>(
+      "--log-warning", [](bool) {}, "Accepted; warnings are on by default");
+  app.add_option_function<bool>(
+      "--log-error", [](bool) {}, "Accepted; errors are on by default");
+  for (const Refused& f : kRefused)
+    app.add_option_function<std::string>(f.flag,
+                                         [f](const std::string&) {
+                                           fail(ErrorCode::usage, cat("flag ", f.flag, " is not supported"),
+                                                "", f.fix);
+                                         })
+        ->expected(0, 1)
+        ->group("");
+  for (const char* flag : kWithoutEffect)
+    app.add_option_function<std::string>(
+           flag, [flag](const std::string&) { log_warn("flag ", flag, " has no effect here"); })
+        ->group("");
+}
+
+void check_serve_options(ServeOptions& o) {
+  if (!o.http.on && !o.grpc.on)
+    fail(ErrorCode::usage, "neither HTTP nor gRPC is allowed, so nothing could be served");
+  if (o.core.repository.poll_seconds <= 0)
+    fail(ErrorCode::usage,
+         cat("--repository-poll-secs is ", o.core.repository.poll_seconds, ", it must be positive"));
+  if (!o.core.repository.load_models.empty() && o.core.repository.mode != ControlMode::explicit_control)
+    fail(ErrorCode::usage, "--load-model needs --model-control-mode=explicit");
+  if (o.max_body_bytes == 0 || o.max_body_bytes > (uint64_t{1} << 31) - 1)
+    fail(ErrorCode::usage,
+         cat("--http-max-input-size is ", o.max_body_bytes, ", it must lie between 1 and 2147483647"));
+}
+
+}  // namespace pelton::serve

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/grpc/server.h"
+
+#include <google/protobuf/util/json_util.h>
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+
+#include <atomic>
+#include <thread>
+
+#include "base/error.h"
+#include "grpc_service.grpc.pb.h"
+#include "serve/grpc/convert.h"
+#include "serve/grpc/stream.h"
+
+namespace pelton::serve {
+namespace {
+
+using grpc::CallbackServerContext;
+using grpc::ServerUnaryReactor;
+using grpc::Status;
+namespace pb = inference;
+
+// Runs `f` and finishes the call with its outcome.
+template <class F>
+ServerUnaryReactor* answer(CallbackServerContext* context, F&& f) {
+  ServerUnaryReactor* reactor = context->DefaultReactor();
+  try {
+    f();
+    reactor->Finish(Status::OK);
+  } catch (const Error& e) {
+    reactor->Finish(grpc_status(e));
+  } catch (const std::exception& e) {
+    reactor->Finish(Status(grpc::StatusCode::INTERNAL, e.what()));
+  }
+  return reactor;
+}
+
+// The core's JSON uses the messages' field names.
+void fill(google::protobuf::Message& message, const std::string& json) {
+  google::protobuf::util::JsonParseOptions options;
+  options.ignore_unknown_fields = true;
+  const auto status = google::protobuf::util::JsonStringToMessage(json, &message, options);
+  if (!status.ok())
+    fail(ErrorCode::internal,
+         cat("cannot express ", message.GetTypeName(), ": ", std::string(status.message())));
+}
+
+// One ModelInfer call. Deletes itself when the call is done.
+class InferCall final : public ServerUnaryReactor {
+ public:
+  InferCall(Core& core, CallbackServerContext* context, pb::ModelInferRequest& message,
+            pb::ModelInferResponse* response) {
+    auto request = std::make_unique<Request>();
+    request->token = token_;
+    const auto until = context->deadline() - std::chrono::system_clock::now();
+    if (until < std::chrono::hours(24 * 365))
+      request->deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(until);
+    const size_t bytes = message.ByteSizeLong();
+    if (!core.gate().try_take(bytes)) {
+      Finish(Status(grpc::StatusCode::UNAVAILABLE, "the server holds as many request bytes as it may"));
+      return;
+    }
+    lease_ = std::shared_ptr<void>(nullptr, [&gate = core.gate(), bytes](void*) { gate.give_back(bytes); });
+    request->set_callback([this, response](Response&& r, bool final) {
+      if (!final) return;
+      if (r.error) return Finish(grpc_status(*r.error));
+      write_infer_message(r, *response);
+      Finish(Status::OK);
+    });
+    try {
+      read_infer_message(message, *request);
+    } catch (const Error& e) {
+      core.count_refused(*request, e.code());
+      request->respond(e);
+      return;
+    }
+    core.infer(std::move(request));
+  }
+  void OnCancel() override { token_->cancel(); }
+  void OnDone() override { delete this; }
+
+ private:
+  const std::shared_ptr<CancelToken> token_ = std::make_shared<CancelToken>();
+  std::shared_ptr<void> lease_;
+};
+
+class Service final : public pb::GRPCInferenceService::CallbackService {
+ public:
+  explicit Service(Core& core) : core_(core) {}
+
+  ServerUnaryReactor* ServerLive(CallbackServerContext* c, const pb::ServerLiveRequest*,
+                                 pb::ServerLiveResponse* out) override {
+    return answer(c, [&] { out->set_live(core_.live()); });
+  }
+  ServerUnaryReactor* ServerReady(CallbackServerContext* c, const pb::ServerReadyRequest*,
+                                  pb::ServerReadyResponse* out) override {
+    return answer(c, [&] { out->set_ready(core_.ready()); });
+  }
+  ServerUnaryReactor* ModelReady(CallbackServerContext* c, const pb::ModelReadyRequest* in,
+                                 pb::ModelReadyResponse* out) override {
+    return answer(
+        c, [&] { out->set_ready(core_.repository().ready(in->name(), in->version()) && !core_.draining()); });
+  }
+  ServerUnaryReactor* ServerMetadata(CallbackServerContext* c, const pb::ServerMetadataRequest*,
+                                     pb::ServerMetadataResponse* out) override {
+    return answer(c, [&] { fill(*out, core_.server_metadata_json()); });
+  }
+  ServerUnaryReactor* ModelMetadata(CallbackServerContext* c, const pb::ModelMetadataRequest* in,
+                                    pb::ModelMetadataResponse* out) override {
+    return answer(c, [&] { fill(*out, core_.model_metadata_json(in->name(), in->version())); });
+  }
+  ServerUnaryReactor* ModelInfer(CallbackServerContext* c, const pb::ModelInferRequest* in,
+                                 pb::ModelInferResponse* out) override {
+    // The message belongs to this call; its tensor data is moved out instead of copied.
+    return new InferCall(core_, c, const_cast<pb::ModelInferRequest&>(*in), out);
+  }
+  StreamReactor* ModelStreamInfer(CallbackServerContext* c) override { return make_stream_reactor(core_, c); }
+  ServerUnaryReactor* ModelConfig(CallbackServerContext* c, const pb::ModelConfigRequest* in,
+                                  pb::ModelConfigResponse* out) override {
+    return answer(c, [&] {
+      if (!out->mutable_config()->ParseFromString(core_.model_config_wire(in->name(), in->version())))
+        fail(ErrorCode::internal, "the configuration's wire form does not parse", in->name());
+    });
+  }
+  ServerUnaryReactor* ModelStatistics(CallbackServerContext* c, const pb::ModelStatisticsRequest* in,
+                                      pb::ModelStatisticsResponse* out) override {
+    return answer(c, [&] { fill(*out, core_.statistics_json(in->name(), in->version())); });
+  }
+  ServerUnaryReactor* RepositoryIndex(CallbackServerContext* c, const pb::RepositoryIndexRequest* in,
+                                      pb::RepositoryIndexResponse* out) override {
+    return answer(c, [&] { fill(*out, cat("{\"models\":", core_.index_json(in->ready()), "}")); });
+  }
+  ServerUnaryReactor* RepositoryModelLoad(CallbackServerContext* c, const pb::RepositoryModelLoadRequest* in,
+                                          pb::RepositoryModelLoadResponse*) override {
+    LoadOverride changes;
+    Error problem(ErrorCode::usage, "");
+    bool bad = false;
+    for (const auto& [name, p] : in->parameters()) {
+      if (name == "config" && p.parameter_choice_case() == pb::ModelRepositoryParameter::kStringParam)
+        changes.config_json = p.string_param();
+      else if (name.starts_with("file:") &&
+               p.parameter_choice_case() == pb::ModelRepositoryParameter::kBytesParam)
+        changes.files[name.substr(5)] = p.bytes_param();
+      else
+        problem = Error(ErrorCode::bad_format, cat("unknown parameter '", name, "', or its type is wrong")),
+        bad = true;
+    }
+    return later(c, [this, name = in->model_name(), changes = std::move(changes), bad, problem] {
+      if (bad) throw problem;
+      core_.repository().load(name, changes);
+    });
+  }
+  ServerUnaryReactor* RepositoryModelUnload(CallbackServerContext* c,
+                                            const pb::RepositoryModelUnloadRequest* in,
+                                            pb::RepositoryModelUnloadResponse*) override {
+    bool dependents = false;
+    if (auto p = in->parameters().find("unload_dependents"); p != in->parameters().end())
+      dependents = p->second.bool_param();
+    return later(
+        c, [this, name = in->model_name(), dependents] { core_.repository().unload(name, dependents); });
+  }
+  ServerUnaryReactor* TraceSetting(CallbackServerContext* c, const pb::TraceSettingRequest* in,
+                                   pb::TraceSettingResponse* out) override {
+    return answer(c, [&] {
+      std::string changes;
+      for (const auto& [name, value] : in->settings()) {
+        changes += cat(changes.empty() ? "{" : ",", json_string(name), ":");
+        if (value.value_size() == 0)
+          changes += "null";
+        else if (name != "trace_level")
+          changes += json_string(value.value(0));
+        else {
+          std::string list;
+          for (const std::string& v : value.value()) list += cat(list.empty() ? "" : ",", json_string(v));
+          changes += cat("[", list, "]");
+        }
+      }
+      core_.trace_settings_json(in->model_name(), changes.empty() ? "" : changes + "}");
+      auto set = [&](const char* name, const char* value) {
+        (*out->mutable_settings())[name].add_value(value);
+      };
+      set("trace_level", "OFF");
+      set("trace_rate", "1000");
+      set("trace_count", "-1");
+      set("log_frequency", "0");
+      set("trace_file", "");
+      set("trace_mode", "triton");
+    });
+  }
+  ServerUnaryReactor* LogSettings(CallbackServerContext* c, const pb::LogSettingsRequest* in,
+                                  pb::LogSettingsResponse* out) override {
+    return answer(c, [&] {
+      std::string changes;
+      for (const auto& [name, v] : in->settings()) {
+        changes += cat(changes.empty() ? "{" : ",", json_string(name), ":");
+        if (v.parameter_choice_case() == pb::LogSettingsRequest::SettingValue::kBoolParam)
+          append(changes, v.bool_param());
+        else if (v.parameter_choice_case() == pb::LogSettingsRequest::SettingValue::kUint32Param)
+          append(changes, v.uint32_param());
+        else
+          changes += json_string(v.string_param());
+      }
+      const std::string now = core_.log_settings_json(changes.empty() ? "" : changes + "}");
+      auto& settings = *out->mutable_settings();
+      auto flag = [&](const char* name) {
+        settings[name].set_bool_param(now.find(cat("\"", name, "\":true")) != now.npos);
+      };
+      flag("log_info");
+      flag("log_warning");
+      flag("log_error");
+      const size_t at = now.find("\"log_verbose_level\":");
+      settings["log_verbose_level"].set_uint32_param(
+          at == now.npos ? 0u : static_cast<uint32_t>(std::strtoul(now.c_str() + at + 20, nullptr, 10)));
+      settings["log_file"].set_string_param("");
+      settings["log_format"].set_string_param("default");
+    });
+  }
+
+#define PELTON_SHARED_MEMORY_OFF(name)                                                              \
+  ServerUnaryReactor* name(CallbackServerContext* c, const pb::name##Request*, pb::name##Response*) \
+      override {                                                                                    \
+    return answer(c, [] {                                                                           \
+      fail(ErrorCode::unsupported_op, "shared memory is off", "", "send tensors in the request");   \
+    });                                                                                             \
+  }
+  PELTON_SHARED_MEMORY_OFF(SystemSharedMemoryStatus)
+  PELTON_SHARED_MEMORY_OFF(SystemSharedMemoryRegister)
+  PELTON_SHARED_MEMORY_OFF(SystemSharedMemoryUnregister)
+  PELTON_SHARED_MEMORY_OFF(CudaSharedMemoryStatus)
+  PELTON_SHARED_MEMORY_OFF(CudaSharedMemoryRegister)
+  PELTON_SHARED_MEMORY_OFF(CudaSharedMemoryUnregister)
+#undef PELTON_SHARED_MEMORY_OFF
+
+ private:
+  // Runs `f` on the management threads.
+  ServerUnaryReactor* later(CallbackServerContext* context, std::function<void()> f) {
+    ServerUnaryReactor* reactor = context->DefaultReactor();
+    const bool taken = core_.admin().try_post([reactor, f = std::move(f)] {
+      try {
+        f();
+        reactor->Finish(Status::OK);
+      } catch (const Error& e) {
+        reactor->Finish(grpc_status(e));
+      } catch (const std::exception& e) {
+        reactor->Finish(Status(grpc::StatusCode::INTERNAL, e.what()));
+      }
+    });
+    if (!taken) reactor->Finish(Status(grpc::StatusCode::UNAVAILABLE, "too many management requests wait"));
+    return reactor;
+  }
+
+  Core& core_;
+};
+
+class Server final : public GrpcServer {
+ public:
+  Server(Core& core, const GrpcOptions& o) : service_(core) {
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+    grpc::ServerBuilder builder;
+    const bool unix_socket = o.address.starts_with("unix:");
+    const bool v6 = o.address.find(':') != o.address.npos;
+    const std::string where =
+        unix_socket ? o.address : cat(v6 ? cat("[", o.address, "]") : o.address, ":", o.port);
+    int port = 0;
+    builder.AddListeningPort(where, grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(&service_);
+    builder.SetMaxReceiveMessageSize(static_cast<int>(o.max_message_bytes));
+    builder.SetMaxSendMessageSize(-1);
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, o.reuse_port ? 1 : 0);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 1024);
+    server_ = builder.BuildAndStart();
+    if (!server_ || (!unix_socket && port == 0))
+      fail(ErrorCode::io, "cannot listen for gRPC", where, "choose another address or port");
+    endpoint_ = unix_socket ? o.address : cat(v6 ? cat("[", o.address, "]") : o.address, ":", port);
+    set_serving(false);
+  }
+  ~Server() override { stop(); }
+
+  std::string endpoint() const override { return endpoint_; }
+  void set_serving(bool ready) override { server_->GetHealthCheckService()->SetServingStatus(ready); }
+  void drain(double seconds) override {
+    if (closer_.joinable()) return;
+    set_serving(false);
+    const auto deadline =
+        std::chrono::system_clock::now() + std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+    closer_ = std::thread([this, deadline] {
+      server_->Shutdown(deadline);
+      drained_ = true;
+    });
+  }
+  bool drained() const override { return drained_; }
+  void stop() override {
+    drain(0);
+    if (closer_.joinable()) closer_.join();
+  }
+
+ private:
+  Service service_;
+  std::unique_ptr<grpc::Server> server_;
+  std::string endpoint_;
+  std::thread closer_;
+  std::atomic<bool> drained_{false};
+};
+
+}  // namespace
+
+bool grpc_available() {
+  return true;
+}
+
+std::unique_ptr<GrpcServer> make_grpc_server(Core& core, const GrpcOptions& options) {
+  return std::make_unique<Server>(core, options);
+}
+
+}  // namespace pelton::serve

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gRPC front end. A build without gRPC has the same interface and says that it cannot serve.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "serve/core/core.h"
+
+namespace pelton::serve {
+
+struct GrpcOptions {
+  std::string address = "127.0.0.1";  // or unix:PATH
+  uint16_t port = 8001;               // 0: any free one
+  bool reuse_port = false;
+  size_t max_message_bytes = 64 << 20;
+};
+
+class GrpcServer {
+ public:
+  virtual ~GrpcServer() = default;
+  virtual std::string endpoint() const = 0;
+  virtual void set_serving(bool ready) = 0;  // what the health service says
+  // No new calls; those under way have `seconds` before they are cancelled.
+  virtual void drain(double seconds) = 0;
+  virtual bool drained() const = 0;
+  virtual void stop() = 0;  // waits for the end of drain()
+};
+
+bool grpc_available();
+// unsupported_op in a build without gRPC; io if the address is taken.
+std::unique_ptr<GrpcServer> make_grpc_server(Core& core, const GrpcOptions& options);
+
+}  // namespace pelton::serve

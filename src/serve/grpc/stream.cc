@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/grpc/stream.h"
+
+#include <deque>
+#include <mutex>
+
+#include "serve/grpc/convert.h"
+
+namespace pelton::serve {
+namespace {
+
+constexpr size_t kWindow = 64;  // requests of one stream that may run at the same time
+
+class Stream;
+
+// What the requests' callbacks hold: it outlives the reactor, whose pointer it forgets when the call is done.
+struct Link {
+  std::mutex mutex;
+  Stream* stream = nullptr;
+};
+
+struct Slot {
+  std::deque<inference::ModelStreamInferResponse> responses;
+  bool final = false;
+};
+
+class Stream final : public StreamReactor {
+ public:
+  explicit Stream(Core& core) : core_(core) {
+    link_->stream = this;
+    StartRead(&message_);
+  }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) {
+      std::lock_guard lock(link_->mutex);
+      reading_done_ = true;
+      return pump();
+    }
+    auto slot = std::make_shared<Slot>();
+    {
+      std::lock_guard lock(link_->mutex);
+      slots_.push_back(slot);
+    }
+    run(slot);
+    std::lock_guard lock(link_->mutex);
+    if (slots_.size() < kWindow)
+      StartRead(&message_);
+    else
+      paused_ = true;
+  }
+
+  void OnWriteDone(bool ok) override {
+    std::lock_guard lock(link_->mutex);
+    writing_ = false;
+    if (!ok) broken_ = true, token_->cancel();
+    pump();
+  }
+
+  void OnCancel() override { token_->cancel(); }
+
+  void OnDone() override {
+    {
+      std::lock_guard lock(link_->mutex);
+      link_->stream = nullptr;
+    }
+    delete this;
+  }
+
+  // Holding the lock: starts what can be started.
+  void pump() {
+    while (!slots_.empty() && slots_.front()->final && slots_.front()->responses.empty()) slots_.pop_front();
+    if (paused_ && slots_.size() < kWindow && !reading_done_) {
+      paused_ = false;
+      StartRead(&message_);
+    }
+    if (writing_ || finished_) return;
+    if (!slots_.empty() && !slots_.front()->responses.empty() && !broken_) {
+      current_ = std::move(slots_.front()->responses.front());
+      slots_.front()->responses.pop_front();
+      writing_ = true;
+      return StartWrite(&current_);
+    }
+    if (broken_ || (reading_done_ && slots_.empty())) {
+      finished_ = true;
+      Finish(grpc::Status::OK);
+    }
+  }
+
+ private:
+  void run(const std::shared_ptr<Slot>& slot) {
+    auto request = std::make_unique<Request>();
+    request->token = token_;
+    auto finish = [link = link_, slot](Response&& response, bool final) {
+      inference::ModelStreamInferResponse m;
+      if (response.error) {
+        m.set_error_message(response.error->what());
+        m.mutable_infer_response()->set_id(response.id);
+      } else {
+        write_infer_message(response, *m.mutable_infer_response());
+      }
+      std::lock_guard lock(link->mutex);
+      slot->responses.push_back(std::move(m));
+      slot->final = final;
+      if (link->stream) link->stream->pump();
+    };
+    request->set_callback(finish);
+    try {
+      read_infer_message(message_, *request);
+    } catch (const Error& e) {
+      core_.count_refused(*request, e.code());
+      return request->respond(e);
+    }
+    if (auto it = request->parameters.find("triton_enable_empty_final_response");
+        it != request->parameters.end()) {
+      const bool wanted = std::holds_alternative<bool>(it->second) && std::get<bool>(it->second);
+      request->parameters.erase(it);
+      if (wanted)
+        request->set_callback([finish](Response&& r, bool final) {
+          r.parameters["triton_final_response"] = final;
+          finish(std::move(r), final);
+        });
+    }
+    core_.infer(std::move(request));
+  }
+
+  Core& core_;
+  const std::shared_ptr<Link> link_ = std::make_shared<Link>();
+  const std::shared_ptr<CancelToken> token_ = std::make_shared<CancelToken>();
+  inference::ModelInferRequest message_;
+  inference::ModelStreamInferResponse current_;
+  std::deque<std::shared_ptr<Slot>> slots_;
+  bool reading_done_ = false, paused_ = false, writing_ = false, broken_ = false, finished_ = false;
+};
+
+}  // namespace
+
+StreamReactor* make_stream_reactor(Core& core, grpc::CallbackServerContext*) {
+  return new Stream(core);
+}
+
+}  // namespace pelton::serve

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// One ModelStreamInfer call: requests run as they come, at most kWindow at a time; responses leave in the
+// order of their requests.
+#pragma once
+
+#include <grpcpp/support/server_callback.h>
+
+#include "grpc_service.pb.h"
+#include "serve/core/core.h"
+
+namespace pelton::serve {
+
+using StreamReactor =
+    grpc::ServerBidiReactor<inference::ModelInferRequest, inference::ModelStreamInferResponse>;
+// Owns itself until the call is done.
+StreamReactor* make_stream_reactor(Core& core, grpc::CallbackServerContext* context);
+
+}  // namespace pelton::serve

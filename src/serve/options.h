@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything that `pelton serve` can be told, with its defaults. Reading them from a command line is flags.h.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "serve/core/core.h"
+
+namespace pelton::serve {
+
+struct PortOptions {
+  bool on = true;
+  std::string address = "127.0.0.1";  // HTTP and metrics also take unix:PATH
+  uint16_t port = 0;
+  bool reuse = false;
+  int threads = 0;  // 0: by the CPUs of the process
+};
+
+struct ServeOptions {
+  CoreOptions core;
+  PortOptions http{.port = 8000}, grpc{.port = 8001}, metrics{.port = 8002};
+  uint64_t max_body_bytes = 64 << 20;
+  uint64_t max_connections = 1024;
+  double header_timeout_s = 10;
+  std::vector<std::string> allowed_hosts, allowed_origins;
+  bool exit_on_error = true;   // a model that fails to load at start ends the server
+  double exit_timeout_s = 30;  // how long SIGTERM waits for requests under way
+};
+
+// Runs until SIGINT or SIGTERM, then drains. Prints the ready line with the addresses on standard output (one
+// JSON object with `json`). Returns the process's exit status.
+int run_server(const ServeOptions& options, const BackendTable& backends, bool json);
+
+}  // namespace pelton::serve

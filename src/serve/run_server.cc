@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/interrupt.h"
+#include "base/log.h"
+#include "base/thread_pool.h"
+#include "serve/grpc/server.h"
+#include "serve/http/server.h"
+#include "serve/options.h"
+
+namespace pelton::serve {
+namespace {
+
+bool is_loopback(const std::string& address) {
+  return address.starts_with("unix:") || address == "localhost" || address == "::1" ||
+         address.starts_with("127.");
+}
+
+HttpOptions http_options(const ServeOptions& o, const PortOptions& port) {
+  HttpOptions h;
+  h.address = port.address;
+  h.port = port.port;
+  h.reuse_port = port.reuse;
+  h.threads = port.threads > 0 ? port.threads : std::clamp(cpu_limits().usable() / 2, 1, 8);
+  h.max_connections = o.max_connections;
+  h.header_timeout = std::chrono::milliseconds(static_cast<int64_t>(o.header_timeout_s * 1000));
+  h.router.max_body_bytes = o.max_body_bytes;
+  h.router.check_host = is_loopback(port.address);
+  h.router.allowed_hosts.push_back(port.address);
+  h.router.allowed_hosts.insert(h.router.allowed_hosts.end(), o.allowed_hosts.begin(), o.allowed_hosts.end());
+  h.router.allowed_origins = o.allowed_origins;
+  return h;
+}
+
+struct FrontEnds {
+  std::unique_ptr<HttpServer> http, metrics;
+  std::unique_ptr<GrpcServer> grpc;
+
+  void drain(double seconds) {
+    if (http) http->drain();
+    if (grpc) grpc->drain(seconds);
+  }
+  bool drained() const { return (!http || http->drained()) && (!grpc || grpc->drained()); }
+  void stop() {
+    if (http) http->stop();
+    if (grpc) grpc->stop();
+    if (metrics) metrics->stop();
+  }
+};
+
+FrontEnds open_ports(const ServeOptions& o, Core& core) {
+  FrontEnds f;
+  if (o.http.on) f.http = std::make_unique<HttpServer>(core, http_options(o, o.http));
+  if (o.metrics.on) {
+    HttpOptions h = http_options(o, o.metrics);
+    h.threads = 1;
+    h.router.api = false;
+    h.router.metrics = true;
+    f.metrics = std::make_unique<HttpServer>(core, std::move(h));
+  }
+  if (o.grpc.on) {
+    if (!grpc_available()) {
+      log_warn("this build has no gRPC: only HTTP is served");
+    } else {
+      GrpcOptions g;
+      g.address = o.grpc.address;
+      g.port = o.grpc.port;
+      g.reuse_port = o.grpc.reuse;
+      g.max_message_bytes = o.max_body_bytes;
+      f.grpc = make_grpc_server(core, g);
+    }
+  }
+  return f;
+}
+
+void print_ready(const FrontEnds& f, bool json) {
+  std::string line = json ? "{\"event\":\"ready\"" : "ready:";
+  auto add = [&](const char* name, const std::string& endpoint) {
+    line += json ? cat(",\"", name, "\":\"", endpoint, "\"") : cat(" ", name, " ", endpoint);
+  };
+  if (f.http) add("http", f.http->endpoint());
+  if (f.grpc) add("grpc", f.grpc->endpoint());
+  if (f.metrics) add("metrics", f.metrics->endpoint());
+  std::printf("%s%s\n", line.c_str(), json ? "}" : "");
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int run_server(const ServeOptions& options, const BackendTable& backends, bool json) {
+  install_interrupt_handlers();
+  Core core(options.core, backends);
+  // Ports first: health answers "not ready" while models load, and a port that is taken fails at once.
+  FrontEnds ports = open_ports(options, core);
+  const auto errors = core.start();
+  for (const auto& [model, why] : errors) log_error("model ", model, ": ", why);
+  if (!errors.empty() && options.exit_on_error) {
+    core.stop();
+    ports.stop();
+    fail(ErrorCode::bad_format,
+         cat(errors.size(), " of the models failed to load, the first: ", errors.begin()->second),
+         errors.begin()->first, "mend the model, or start with --exit-on-error=false");
+  }
+  if (ports.grpc) ports.grpc->set_serving(core.ready());
+  print_ready(ports, json);
+  // The signal handler only sets a flag; ten looks a second cost next to nothing.
+  while (!interrupted()) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+
+  const int signal = interrupt_signal();
+  log_info("signal ", signal, ": draining for at most ", duration_text(options.exit_timeout_s));
+  core.set_draining();
+  ports.drain(options.exit_timeout_s);
+  const Stopwatch watch;
+  while (!ports.drained() && watch.seconds() < options.exit_timeout_s)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  core.stop();
+  ports.stop();
+  if (json) std::printf("{\"event\":\"stopped\",\"signal\":%d,\"final\":true}\n", signal);
+  return 128 + signal;
+}
+
+}  // namespace pelton::serve
