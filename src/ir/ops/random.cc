@@ -140,7 +140,8 @@ OpDef random_row(std::string_view name, int inputs, std::vector<AttrDef> attrs, 
   row.family = Family::random;
   row.min_inputs = row.max_inputs = inputs;
   row.attrs = std::move(attrs);
-  row.attrs.push_back({"seed", AttrKind::integer, Attr(int64_t{0})});
+  const AttrDef seed{"seed", AttrKind::integer, Attr(int64_t{0})};
+  row.attrs.push_back(seed);
   row.constraints = {"C1: element types the op takes and yields", "C2: shapes and counts the op takes"};
   row.infer = infer;
   row.eval = eval;
