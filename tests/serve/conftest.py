@@ -42,8 +42,8 @@ class Server:
 
     def __init__(self, repository, *flags, expect_ready=True):
         binary = pathlib.Path(os.environ["PELTON_BINARY_DIR"]) / "pelton_serve_main"
-        self.command = [str(binary), "--model-repository", str(repository), "--http-port=0", "--grpc-port=0",
-                        "--metrics-port=0", *flags]
+        ports = [f"--{p}-port=0" for p in ("http", "grpc", "metrics") if not any(f.startswith(f"--{p}-port") for f in flags)]
+        self.command = [str(binary), "--model-repository", str(repository), *ports, *flags]
         self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.http = self.grpc = self.metrics = None
         if not expect_ready:

@@ -219,8 +219,10 @@ std::unique_ptr<Node> Node::clone() const {
 std::string nearest_field(const MessageType& type, std::string_view name) {
   std::string best;
   size_t distance = name.size() / 2 + 1;
-  for (const Field& f : type.fields)
-    if (size_t d = edit_distance(name, f.name); d < distance) distance = d, best = f.name;
+  for (const Field& f : type.fields) {
+    const size_t d = f.name.starts_with(name) && name.size() > 2 ? 1 : edit_distance(name, f.name);
+    if (d < distance) distance = d, best = f.name;
+  }
   return best;
 }
 

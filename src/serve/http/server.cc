@@ -25,6 +25,7 @@ using boost::system::error_code;
 using Socket = asio::generic::stream_protocol::socket;
 
 constexpr auto kTick = std::chrono::milliseconds(250);
+constexpr auto kLinger = std::chrono::seconds(1);
 
 // Bytes of the memory gate, given back when the body is freed.
 struct GateLease {
@@ -260,6 +261,7 @@ class Session final : public HttpPeer, public std::enable_shared_from_this<Sessi
     expect_continue();
     chunked_.emplace(std::move(*parser_));
     chunked_->body_limit(limit);
+    chunked_->eager(true);
     set(State::body);
     read_chunked();
   }
@@ -369,6 +371,7 @@ class Session final : public HttpPeer, public std::enable_shared_from_this<Sessi
     error_code ignored;
     socket_.shutdown(Socket::shutdown_send, ignored);
     set(State::writing);
+    deadline_ = Clock::now() + kLinger;
     linger();
   }
 

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Safe by default, and what hostile or broken clients meet: raw sockets against the real server."""
+import gzip
+import json
+import signal
+import socket
+import time
+
+import pytest
+from conftest import add_model, identity
+
+
+@pytest.fixture
+def server(serve):
+    add_model(serve.repository, "id", identity())
+    add_model(serve.repository, "slow", identity(more='parameters { key: "execute_delay_ms" value { string_value: "400" } }'))
+    return serve("--header-timeout-secs=1")
+
+
+def talk(server, data: bytes, wait=10.0) -> bytes:
+    """Everything the server sends until it closes or `wait` seconds pass."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=wait) as s:
+        s.sendall(data)
+        out = b""
+        try:
+            while chunk := s.recv(65536):
+                out += chunk
+        except (TimeoutError, ConnectionResetError):
+            pass
+        return out
+
+
+BODY = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1], "data": [1]}]}).encode()
+
+
+def infer_head(extra="", length=None, model="id", close=True):
+    head = f"POST /v2/models/{model}/infer HTTP/1.1\r\nHost: localhost\r\n{extra}"
+    if length is not None:
+        head += f"Content-Length: {length}\r\n"
+    return (head + ("Connection: close\r\n" if close else "") + "\r\n").encode()
+
+
+def test_listens_on_loopback_only(server):
+    for address in (server.http, server.grpc, server.metrics):
+        assert address.startswith("127.0.0.1:")
+
+
+def test_foreign_hosts_and_origins_get_403(server):
+    own = server.http
+    assert server.request("/v2", headers={"Host": "evil.example"})[0] == 403
+    assert server.request("/v2", headers={"Host": "127.0.0.1.evil.example:80"})[0] == 403
+    assert server.request("/v2", headers={"Host": "localhost:1"})[0] == 200
+    assert server.request("/v2", headers={"Origin": "http://evil.example"})[0] == 403
+    assert server.request("/v2", headers={"Origin": "null"})[0] == 403
+    status, headers, _ = server.request("/v2", headers={"Origin": f"http://{own}"})
+    assert status == 200 and not [h for h in headers if h.lower().startswith("access-control")]
+    assert server.request("/metrics", base=server.metrics, headers={"Host": "evil.example"})[0] == 403
+
+
+@pytest.mark.parametrize("data, status", [
+    (b"GET /v2 HTTP/1.1\r\n\r\n", 400),
+    (b"GET /v2 HTTP/1.1\r\nHost: localhost\r\nHost: evil\r\n\r\n", 400),
+    (b"nonsense\r\n\r\n", 400),
+    (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
+    (b"GET /v2 HTTP/9.9\r\nHost: localhost\r\n\r\n", 400),
+    (infer_head("Transfer-Encoding: chunked\r\n", 3) + b"0\r\n\r\n", 400),
+    (infer_head("Transfer-Encoding: chunked\r\n") + b"zz\r\n", 400),
+    (infer_head(length="-1"), 400),
+    (infer_head(length="99999999999999999999999"), 400),
+    (infer_head(length=65 << 20), 413),
+    (infer_head("X: " + "a" * 9000 + "\r\n", len(BODY)) + BODY, 431),
+    (infer_head("".join(f"X{i}: 1\r\n" for i in range(120)), len(BODY)) + BODY, 431),
+    (infer_head("Content-Encoding: br\r\n", len(BODY)) + BODY, 400),
+    (infer_head("Content-Encoding: gzip\r\n", len(BODY)) + BODY, 400),
+])
+def test_broken_http_is_refused(server, data, status):
+    answer = talk(server, data)
+    assert answer.startswith(b"HTTP/1.1 %d " % status), answer[:200]
+    assert b'{"error":' in answer
+    assert server.infer("id", [1])[0] == 200
+
+
+def test_a_decompression_bomb_is_refused(server):
+    bomb = gzip.compress(b" " * (80 << 20))
+    answer = talk(server, infer_head("Content-Encoding: gzip\r\n", len(bomb)) + bomb)
+    assert answer.startswith(b"HTTP/1.1 400 ") and b"larger than 67108864 bytes when decompressed" in answer
+
+
+def test_slow_loris_is_cut_off(server):
+    began = time.time()
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as s:
+        s.sendall(b"GET /v2 HTTP/1.1\r\n")
+        assert s.recv(100) == b""
+    assert 0.7 < time.time() - began < 5
+    assert server.infer("id", [1])[0] == 200
+
+
+def test_chunked_pipelined_and_expect_continue(server):
+    chunked = b"".join(b"%x\r\n%s\r\n" % (len(BODY[i:i + 7]), BODY[i:i + 7]) for i in range(0, len(BODY), 7)) + b"0\r\n\r\n"
+    assert talk(server, infer_head("Transfer-Encoding: chunked\r\n") + chunked).startswith(b"HTTP/1.1 200 ")
+    two = talk(server, infer_head(length=len(BODY), close=False) + BODY + infer_head(length=len(BODY)) + BODY)
+    assert two.count(b"HTTP/1.1 200 OK") == 2
+    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as s:
+        s.sendall(infer_head("Expect: 100-continue\r\n", len(BODY)))
+        assert s.recv(1000).startswith(b"HTTP/1.1 100 Continue")
+        s.sendall(BODY)
+        assert s.recv(1000).startswith(b"HTTP/1.1 200 OK")
+
+
+def test_a_client_that_vanishes_frees_its_place(server):
+    """The first request runs, the second waits; its client goes and it is never computed."""
+    body_head = infer_head(length=len(BODY), model="slow", close=False) + BODY
+    running = socket.create_connection(("127.0.0.1", server.port))
+    running.sendall(body_head)
+    time.sleep(0.1)
+    waiting = socket.create_connection(("127.0.0.1", server.port))
+    waiting.sendall(body_head)
+    time.sleep(0.1)
+    waiting.close()
+    assert running.recv(1000).startswith(b"HTTP/1.1 200")
+    running.close()
+    assert server.infer("slow", [2])[0] == 200
+    stats = server.json("/v2/models/slow/stats")[1]["model_stats"][0]
+    assert stats["execution_count"] == 2 and stats["inference_stats"]["fail"]["count"] == 1
+    assert server.metric('nv_inference_request_failure{model="slow",version="1",reason="CANCELED"}') == 1
+
+
+def test_a_running_request_ends_early_when_its_client_goes(serve):
+    add_model(serve.repository, "long", identity(more='parameters { key: "execute_delay_ms" value { string_value: "20000" } }'))
+    server = serve()
+    s = socket.create_connection(("127.0.0.1", server.port))
+    s.sendall(infer_head(length=len(BODY), model="long") + BODY)
+    time.sleep(0.2)
+    s.close()
+    began = time.time()
+    while server.json("/v2/models/long/stats")[1]["model_stats"][0]["inference_stats"]["fail"]["count"] != 1:
+        assert time.time() - began < 5
+        time.sleep(0.05)
+    assert server.metric('nv_inference_request_failure{model="long",version="1",reason="CANCELED"}') == 1
+
+
+def test_connections_are_bounded(serve):
+    add_model(serve.repository, "id", identity())
+    server = serve("--max-connections=20")
+    held = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(20)]
+    time.sleep(0.3)
+    answer = talk(server, b"", wait=3)
+    assert answer.startswith(b"HTTP/1.1 503 ") and b"Retry-After: 1" in answer
+    for s in held:
+        s.close()
+    time.sleep(0.3)
+    assert server.infer("id", [1])[0] == 200
+
+
+def test_request_bytes_are_bounded(serve):
+    add_model(serve.repository, "id", identity())
+    server = serve("--max-inflight-bytes=100000")
+    assert server.infer("id", [1.0] * 1000)[0] == 200
+    answer = talk(server, infer_head(length=200_000) + b" " * 200_000)
+    assert answer.startswith(b"HTTP/1.1 503 ") and b"as many request bytes" in answer
+    for _ in range(50):                        # what was taken is given back
+        assert server.infer("id", [1.0] * 5000)[0] == 200
+
+
+def test_names_are_escaped_on_the_status_page(serve):
+    name = "<script>alert(1)<&\"'"
+    add_model(serve.repository, name.replace("/", ""), identity())
+    server = serve()
+    page = server.request("/")[2].decode()
+    assert "<script>alert" not in page and "&lt;script&gt;alert(1)&lt;&amp;&quot;&#39;" in page
+    from urllib.parse import quote
+    assert server.json(f"/v2/models/{quote(name)}")[1]["name"] == name
+    server.json(f"/v2/models/{quote(name)}/infer", {"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1], "data": [1]}]})
+    assert 'model="<script>alert(1)<&\\"\'"' in server.request("/metrics", base=server.metrics)[2].decode()
+
+
+def test_sigterm_answers_what_is_under_way(serve):
+    add_model(serve.repository, "slow", identity(more='parameters { key: "execute_delay_ms" value { string_value: "700" } }'))
+    server = serve()
+    s = socket.create_connection(("127.0.0.1", server.port), timeout=10)
+    s.sendall(infer_head(length=len(BODY), model="slow", close=False) + BODY)
+    time.sleep(0.2)
+    server.process.send_signal(signal.SIGTERM)
+    assert s.recv(1000).startswith(b"HTTP/1.1 200 OK")
+    assert server.process.wait(10) == 143
+
+
+def test_starts_fast_and_idles_at_rest(serve):
+    began = time.time()
+    server = serve()
+    assert time.time() - began < 2             # the bound of 0.2 s is measured apart, on a quiet machine
+    stat = f"/proc/{server.process.pid}/stat"
+
+    def cpu_ticks():
+        with open(stat) as f:
+            fields = f.read().rsplit(") ", 1)[1].split()
+        return int(fields[11]) + int(fields[12])
+
+    before = cpu_ticks()
+    time.sleep(5)
+    assert cpu_ticks() - before <= 2           # 20 ms in 5 s
+
+
+def test_models_that_fail_end_the_start_unless_told_otherwise(serve):
+    add_model(serve.repository, "bad", "nonsense: 1")
+    add_model(serve.repository, "good", identity())
+    server = serve(expect_ready=False)
+    assert server.process.wait(20) == 1
+    error = server.process.stderr.read()
+    assert "unknown field 'nonsense'" in error and "--exit-on-error=false" in error
+    server = serve("--exit-on-error=false")
+    assert server.infer("good", [1])[0] == 200
+    assert server.request("/v2/health/ready")[0] == 400
+    status, answer = server.infer("bad", [1])
+    assert status == 503 and "unknown field 'nonsense'" in answer["error"]
+
+
+@pytest.mark.parametrize("flags, words", [
+    (["--rate-limit=off"], "flag --rate-limit is not supported (): bound the work with instance_group.count"),
+    (["--load-model=x"], "--load-model needs --model-control-mode=explicit"),
+    (["--model-control-mode=maybe"], "none, explicit or poll"),
+    (["--allow-http=false", "--allow-grpc=false"], "nothing could be served"),
+    (["--no-such-flag"], "--no-such-flag"),
+    (["--http-address=nowhere"], "is not an IP address"),
+])
+def test_wrong_flags_end_with_2(serve, flags, words):
+    server = serve(*flags, expect_ready=False)
+    assert server.process.wait(20) == 2
+    assert words.replace(" ()", "") in server.process.stderr.read() + server.process.stdout.read()
+
+
+def test_a_taken_port_is_named(serve):
+    first = serve()
+    second = serve(f"--http-port={first.port}", expect_ready=False)
+    assert second.process.wait(20) == 1
+    assert f"127.0.0.1:{first.port}" in second.process.stderr.read()
