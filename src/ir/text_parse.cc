@@ -400,7 +400,7 @@ class TextParser {
     if (!peek('}')) {
       do {
         ValueId v = use(labels);
-        g.add_output(v, take('@') ? text() : std::string());
+        g.add_output(v, take('@') ? text() : v ? g[v].name : std::string());
       } while (take(','));
     }
     expect('}');

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Graph to plan: the pass pipeline as one readable function.
+#pragma once
+
+#include <functional>
+#include <set>
+#include <string>
+
+#include "backend/kernel.h"
+#include "passes/specialise.h"
+#include "runtime/plan.h"
+
+namespace pelton::compiler {
+
+struct Options {
+  passes::InputShapes shapes;
+  std::string precision = "fp32";     // fp32, bf16 (where the target has it)
+  std::set<std::string> disabled;     // pass names; an unknown one is a usage error that lists them
+  std::set<std::string> print_after;  // pass names, or "import"
+  std::function<void(std::string_view pass, const std::string& text)> print;  // where --print-after goes
+  bool verify_each = false;                         // run the verifier after every pass
+  std::map<std::string, int64_t>* fired = nullptr;  // rewrite rules that fired, for coverage
+};
+
+// Throws what passes and the verifier throw; every message names the pass.
+runtime::Plan compile(ir::Graph graph, const device::Target& target, const Options& options,
+                      const backend::Registry& registry);
+
+// Names of the passes, in order.
+std::vector<std::string> pass_names();
+
+}  // namespace pelton::compiler

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/fold_norm.h"
+
+#include <cmath>
+
+#include "passes/rewrite.h"
+
+namespace pelton::passes {
+
+using namespace ir;
+
+namespace {
+
+// y = scale * x + shift, per channel, in f64 until it is rounded into the weights.
+struct Affine {
+  std::vector<double> scale, shift;
+  bool shifts() const {
+    for (double s : shift)
+      if (s != 0) return true;
+    return false;
+  }
+};
+
+// The constant as one value a channel (axis 1 of rank `rank`, or the last axis), or none.
+std::optional<std::vector<double>> per_channel(const Graph& g, ValueId c, int64_t channels, int64_t rank,
+                                               bool channel_last) {
+  const Tensor* t = g.constant(c);
+  if (!t || !is_float(t->dtype())) return std::nullopt;
+  if (t->count() == 1 && t->rank() <= rank)
+    return std::vector<double>(static_cast<size_t>(channels), t->get_double(0));
+  if (t->count() != channels || t->rank() > rank) return std::nullopt;
+  int64_t axis = (channel_last ? rank - 1 : 1) - (rank - t->rank());
+  if (axis < 0 || t->dims()[static_cast<size_t>(axis)] != channels) return std::nullopt;
+  return to_doubles(*t);
+}
+
+std::optional<Affine> affine_of(const Graph& g, NodeId id, ValueId x, int64_t channels, bool channel_last) {
+  const Node& n = g[id];
+  int64_t rank = g.type(x).rank();
+  Affine a;
+  if (n.is("batch_norm")) {
+    if (channel_last || n.inputs[0] != x || n.outputs.size() != 1) return std::nullopt;
+    std::vector<double> p[4];
+    for (size_t i = 0; i < 4; ++i) {
+      const Tensor* t = g.constant(n.inputs[i + 1]);
+      if (!t || t->count() != channels) return std::nullopt;
+      p[i] = to_doubles(*t);
+    }
+    double eps = n.get_real("eps");
+    for (size_t c = 0; c < p[0].size(); ++c) {
+      a.scale.push_back(p[0][c] / std::sqrt(p[3][c] + eps));
+      a.shift.push_back(p[1][c] - p[2][c] * a.scale[c]);
+    }
+    return a;
+  }
+  if (!same_shape(g, x, n.outputs[0])) return std::nullopt;
+  ValueId c = other_operand(g, id, x);
+  if (!c || c == x) return std::nullopt;
+  auto values = per_channel(g, c, channels, rank, channel_last);
+  if (!values) return std::nullopt;
+  auto size = values->size();
+  if (n.is("mul")) return Affine{*values, std::vector<double>(size, 0)};
+  if (n.is("add")) return Affine{std::vector<double>(size, 1), *values};
+  if (n.inputs[0] != x) return std::nullopt;
+  if (n.is("sub")) {
+    for (double& v : *values) v = -v;
+    return Affine{std::vector<double>(size, 1), *values};
+  }
+  if (n.is("div")) {
+    for (double& v : *values) v = 1 / v;
+    return Affine{*values, std::vector<double>(size, 0)};
+  }
+  return std::nullopt;
+}
+
+Tensor scaled(const Tensor& w, const std::vector<double>& scale, int64_t axis) {
+  Tensor out = Tensor::zeros(w.dtype(), w.dims());
+  auto a = static_cast<size_t>(axis);
+  int64_t inner = 1;
+  for (size_t d = a + 1; d < w.dims().size(); ++d) inner *= w.dims()[d];
+  int64_t channels = w.dims()[a];
+  for (int64_t i = 0; i < w.count(); ++i)
+    out.set_double(i, w.get_double(i) * scale[static_cast<size_t>(i / inner % channels)]);
+  return out;
+}
+
+bool into_conv(Graph& g, NodeId id, const Context&) {
+  for (size_t i = 0; i < std::min<size_t>(2, g[id].inputs.size()); ++i) {
+    ValueId x = input(g, id, i);
+    if (!x || !single_use(g, x)) continue;
+    NodeId conv = producer(g, x, "conv");
+    bool transposed = !conv;
+    if (transposed) conv = producer(g, x, "conv_transpose");
+    if (!conv || !is_float(g.type(x).dtype) || g[conv].inputs.size() > 3) continue;
+    if (transposed && g[conv].get_int("groups") != 1) continue;
+    const Tensor* w = g.constant(input(g, conv, 1));
+    ValueId bias = input(g, conv, 2);
+    const Tensor* bias_value = g.constant(bias);
+    if (!w || (bias && !bias_value)) continue;
+    int64_t axis = transposed ? 1 : 0, channels = w->dims()[static_cast<size_t>(axis)];
+    auto a = affine_of(g, id, x, channels, false);
+    if (!a) continue;
+    Builder b(g, id);
+    b.set_name(g[conv].name);
+    std::vector<ValueId> inputs = g[conv].inputs;
+    bool scales = false;
+    for (double s : a->scale) scales |= s != 1;
+    if (scales) inputs[1] = b.constant(scaled(*w, a->scale, axis));
+    if (bias_value || a->shifts()) {
+      std::vector<double> values(static_cast<size_t>(channels), 0);
+      if (bias_value) values = to_doubles(*bias_value);
+      for (size_t c = 0; c < values.size(); ++c) values[c] = values[c] * a->scale[c] + a->shift[c];
+      inputs.resize(3);
+      inputs[2] = b.constant(from_doubles(w->dtype(), {channels}, values));
+    }
+    replace(g, id, b.op(g.op(conv).name, inputs, g[conv].attrs));
+    return true;
+  }
+  return false;
+}
+
+// A scale behind a product with constant right side of rank 2.
+bool into_matmul(Graph& g, NodeId id, const Context&) {
+  for (size_t i = 0; i < std::min<size_t>(2, g[id].inputs.size()); ++i) {
+    ValueId x = input(g, id, i);
+    NodeId product = x && single_use(g, x) ? producer(g, x, "matmul") : NodeId{};
+    if (!product || g[product].inputs.size() != 2 || !is_float(g.type(x).dtype)) continue;
+    const Tensor* w = g.constant(input(g, product, 1));
+    if (!w || w->rank() != 2) continue;
+    int64_t axis = g[product].get_bool("transpose_b") ? 0 : 1,
+            channels = w->dims()[static_cast<size_t>(axis)];
+    auto a = affine_of(g, id, x, channels, true);
+    if (!a || a->shifts()) continue;
+    Builder b(g, id);
+    b.set_name(g[product].name);
+    replace(g, id,
+            b.op("matmul", {input(g, product, 0), b.constant(scaled(*w, a->scale, axis))}, g[product].attrs));
+    return true;
+  }
+  return false;
+}
+
+// A batch norm that has no convolution in front is a multiplication and an addition.
+bool to_affine(Graph& g, NodeId id, const Context&) {
+  ValueId x = input(g, id, 0);
+  const Tensor* scale = g.constant(input(g, id, 1));
+  if (!scale || g.type(x).rank() < 2 || g[id].outputs.size() != 1) return false;
+  auto a = affine_of(g, id, x, scale->count(), false);
+  if (!a) return false;
+  Builder b(g, id);
+  b.set_name(g[id].name);
+  Dims dims(static_cast<size_t>(g.type(x).rank() - 1), 1);
+  dims[0] = scale->count();
+  DType t = g.type(x).dtype;
+  ValueId y = b.mul(x, b.constant(from_doubles(t, dims, a->scale)));
+  replace(g, id, b.add(y, b.constant(from_doubles(t, dims, a->shift))));
+  return true;
+}
+
+const Rule kFold[] = {
+    {"fold_norm/into_conv", {"batch_norm", "mul", "div", "add", "sub"}, into_conv},
+    {"fold_norm/into_matmul", {"mul", "div"}, into_matmul},
+};
+const Rule kSplit[] = {{"fold_norm/to_affine", {"batch_norm"}, to_affine}};
+
+}  // namespace
+
+bool fold_norm(Graph& graph, const Context& context) {
+  bool changed = apply_rules(graph, kFold, context);
+  changed |= apply_rules(graph, kSplit, context);
+  return changed;
+}
+
+}  // namespace pelton::passes

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/fusion.h"
+
+#include <algorithm>
+#include <set>
+
+#include "passes/group.h"
+#include "passes/rewrite.h"
+
+namespace pelton::passes {
+
+using namespace ir;
+
+namespace {
+
+constexpr size_t kMaxEpilogue = 10, kMaxPointwise = 48;
+
+// Elementwise on its inputs, one result: what tile programs and epilogues are made of.
+bool elementwise(const Graph& g, NodeId id) {
+  static const std::set<std::string_view> activations = {
+      "gelu", "silu", "hard_sigmoid", "hard_swish", "leaky_relu", "elu", "selu",
+      "celu", "mish", "softsign",     "prelu",      "clamp",      "cast"};
+  const Node& n = g[id];
+  return n.outputs.size() == 1 && g.type(n.outputs[0]).is_tensor() &&
+         g.type(n.outputs[0]).dtype != DType::string &&
+         ((n.op->family == Family::pointwise && n.op->scalar) || activations.count(n.op->name));
+}
+
+// Makes a group, asks whether something runs it, and undoes it if not.
+bool try_group(Graph& g, const std::vector<NodeId>& members, const char* kind, const Context& context) {
+  NodeId fused = make_group(g, members, kind);
+  if (!context.oracle || context.oracle->refuse(g, fused).empty()) {
+    context.count(cat("fusion/", kind));
+    return true;
+  }
+  dissolve_group(g, fused);
+  return false;
+}
+
+// anchor -> elementwise -> elementwise ..., each the only user of the one before and of the same shape.
+bool fuse_epilogue(Graph& g, NodeId anchor, const char* kind, const Context& context) {
+  std::vector<NodeId> chain{anchor};
+  ValueId v = result(g, anchor);
+  Shape shape = g.type(v).shape;
+  while (chain.size() < kMaxEpilogue && single_use(g, v)) {
+    NodeId user = g[v].uses[0].user;
+    if (!elementwise(g, user) || !(g.type(result(g, user)).shape == shape) ||
+        g.type(result(g, user)).layout != g.type(v).layout)
+      break;
+    chain.push_back(user);
+    v = result(g, user);
+  }
+  for (; chain.size() > 1; chain.pop_back()) {
+    size_t count = chain.size();
+    NodeId first = chain.front();
+    std::vector<NodeId> members = chain;
+    if (try_group(g, members, kind, context)) return true;
+    // Dissolving made new nodes: find the chain again from its anchor's copy.
+    chain.clear();
+    for (NodeId id : g.order())
+      if (g[id].stable_id == g[first].stable_id && g[id].alive) chain.push_back(id);
+    if (chain.size() != 1) return false;
+    for (ValueId x = result(g, chain[0]); chain.size() < count; x = result(g, chain.back())) {
+      if (!single_use(g, x)) return false;
+      chain.push_back(g[x].uses[0].user);
+    }
+  }
+  return false;
+}
+
+// Producers of the group's inputs join it while all their users are in it and they have the group's shape.
+std::vector<NodeId> grow(const Graph& g, NodeId seed, const Shape& shape, const Layout& layout) {
+  std::set<NodeId> inside{seed};
+  std::vector<NodeId> queue{seed};
+  while (!queue.empty() && inside.size() < kMaxPointwise) {
+    NodeId id = queue.back();
+    queue.pop_back();
+    for (ValueId v : g[id].inputs) {
+      NodeId p = v ? g[v].producer : NodeId{};
+      if (!p || inside.count(p) || !elementwise(g, p) || g.is_output(v) || g.constant(v)) continue;
+      if (!(g.type(v).shape == shape) || g.type(v).layout != layout) continue;
+      bool enclosed =
+          std::all_of(g[v].uses.begin(), g[v].uses.end(), [&](Use u) { return inside.count(u.user) != 0; });
+      if (!enclosed) continue;
+      inside.insert(p);
+      queue.push_back(p);
+      // What was held back by an outside user may be enclosed now.
+      for (NodeId other : inside)
+        if (other != p) queue.push_back(other);
+      if (queue.size() > 4096) break;
+    }
+  }
+  std::vector<NodeId> members;
+  for (NodeId id : g.order())
+    if (inside.count(id)) members.push_back(id);
+  return members;
+}
+
+bool is_reduction(const Graph& g, NodeId id) {
+  return g[id].op->family == Family::reduction && g[id].outputs.size() == 1;
+}
+
+}  // namespace
+
+bool fusion(Graph& graph, const Context& context) {
+  bool changed = false;
+  for (NodeId id : std::vector<NodeId>(graph.order())) {
+    if (!graph[id].alive) continue;
+    if (graph[id].is("conv") || graph[id].is("conv_transpose"))
+      changed |= fuse_epilogue(graph, id, "conv", context);
+    else if (graph[id].is("matmul"))
+      changed |= fuse_epilogue(graph, id, "matmul", context);
+  }
+  std::vector<NodeId> order(graph.order());
+  for (auto it = order.rbegin(); it != order.rend(); ++it) {
+    NodeId id = *it;
+    if (!graph[id].alive) continue;
+    bool reduction = is_reduction(graph, id);
+    if (!reduction && !elementwise(graph, id)) continue;
+    ValueId shaped = reduction ? input(graph, id, 0) : result(graph, id);
+    std::vector<NodeId> members = grow(graph, id, graph.type(shaped).shape, graph.type(shaped).layout);
+    if (members.size() < 2) continue;
+    changed |= try_group(graph, members, reduction ? "reduce" : "pointwise", context);
+  }
+  return changed;
+}
+
+}  // namespace pelton::passes

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/group.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "passes/rewrite.h"
+
+namespace pelton::passes {
+
+using namespace ir;
+
+NodeId make_group(Graph& g, const std::vector<NodeId>& members, const std::string& kind) {
+  auto body = std::make_shared<Graph>(kind);
+  body->symbols = g.symbols;
+  std::unordered_set<uint32_t> inside;
+  for (NodeId id : members) inside.insert(id.index);
+  std::unordered_map<uint32_t, ValueId> map;
+  std::vector<ValueId> inputs, outputs;
+  std::vector<Layout> layouts;
+  Builder b(*body);
+  auto outside = [&](ValueId v) {
+    auto it = map.find(v.index);
+    if (it != map.end()) return it->second;
+    ValueId copy;
+    if (const Tensor* t = g.constant(v); t && (t->count() == 1 || (uniform(g, v) && t->count() <= 64))) {
+      copy = b.constant(*t);
+    } else {
+      Type type = g.type(v);
+      type.layout = {};
+      copy = body->add_input(type);
+      inputs.push_back(v);
+    }
+    map[v.index] = copy;
+    return copy;
+  };
+  for (NodeId id : members) {
+    const Node& n = g[id];
+    std::vector<ValueId> operands;
+    for (ValueId v : n.inputs) operands.push_back(v ? outside(v) : ValueId{});
+    NodeId copy = body->add_node(*n.op, std::move(operands), n.attrs, n.outputs.size(), n.name);
+    body->edit(copy).stable_id = n.stable_id;
+    infer(*body, copy);
+    for (size_t i = 0; i < n.outputs.size(); ++i) map[n.outputs[i].index] = (*body)[copy].outputs[i];
+  }
+  for (NodeId id : members)
+    for (ValueId v : g[id].outputs) {
+      bool leaves = g.is_output(v);
+      for (Use u : g[v].uses) leaves |= !inside.count(u.user.index);
+      if (!leaves) continue;
+      outputs.push_back(v);
+      body->add_output(map[v.index]);
+      layouts.push_back(g.type(v).layout);
+    }
+  NodeId fused = g.add_node(op("fused"), inputs, {{"body", GraphPtr(body)}, {"kind", kind}}, outputs.size(),
+                            g[members.front()].name, members.back());
+  infer(g, fused);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    ValueId v = g[fused].outputs[i];
+    Type type = g.type(outputs[i]);
+    g.edit(v).type = type;
+    g.edit(v).type.layout = layouts[i];
+    g.replace_uses(outputs[i], v);
+  }
+  for (auto it = members.rbegin(); it != members.rend(); ++it) g.remove(*it);
+  return fused;
+}
+
+std::vector<NodeId> dissolve_group(Graph& g, NodeId fused) {
+  GraphPtr body = std::get<GraphPtr>(g[fused].attr("body"));
+  std::unordered_map<uint32_t, ValueId> map;
+  for (size_t i = 0; i < body->inputs.size(); ++i) map[body->inputs[i].index] = g[fused].inputs[i];
+  std::vector<NodeId> nodes;
+  for (NodeId id : body->order()) {
+    const Node& n = (*body)[id];
+    std::vector<ValueId> operands;
+    for (ValueId v : n.inputs) operands.push_back(v ? map.at(v.index) : ValueId{});
+    NodeId copy = g.add_node(*n.op, std::move(operands), n.attrs, n.outputs.size(), n.name, fused);
+    g.edit(copy).stable_id = n.stable_id;
+    infer(g, copy);
+    for (size_t i = 0; i < n.outputs.size(); ++i) map[n.outputs[i].index] = g[copy].outputs[i];
+    nodes.push_back(copy);
+  }
+  // Inside a group every full-rank value has the layout of the group's results.
+  for (size_t i = 0; i < body->outputs.size(); ++i) {
+    ValueId old = g[fused].outputs[i], v = map.at(body->outputs[i].index);
+    for (NodeId id : nodes)
+      for (ValueId o : g[id].outputs)
+        if (g.type(o).is_tensor() && g.type(o).rank() == g.type(old).rank())
+          g.edit(o).type.layout = g.type(old).layout;
+    g.replace_uses(old, v);
+  }
+  g.remove(fused);
+  return nodes;
+}
+
+}  // namespace pelton::passes

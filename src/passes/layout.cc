@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/layout.h"
+
+#include <map>
+
+#include "passes/rewrite.h"
+
+namespace pelton::passes {
+
+using namespace ir;
+
+namespace {
+
+constexpr Layout kChannelsLast{Layout::Kind::channels_last, 0};
+
+class Assign {
+ public:
+  Assign(Graph& g, const Context& context) : g_(g), context_(context) {}
+
+  bool run() {
+    for (NodeId id : std::vector<NodeId>(g_.order())) {
+      const Node& n = g_[id];
+      bool anchor = (n.is("conv") || n.is("conv_transpose")) && g_.type(n.outputs[0]).rank() >= 4;
+      bool meets = false;
+      for (ValueId v : n.inputs) meets |= v && converted(v);
+      if (!anchor && !meets) continue;
+      if (try_node(id, true) || try_node(id, false)) continue;
+      for (size_t i = 0; i < n.inputs.size(); ++i) to_layout(id, i, Layout{});
+    }
+    for (ValueId& v : g_.outputs)
+      if (converted(v)) v = plain_copy(v, {});
+    for (Slot& s : g_.slots)
+      if (s.next && converted(s.next)) s.next = plain_copy(s.next, {});
+    if (changed_) {
+      g_.sort();
+      remove_dead(g_);
+    }
+    return changed_;
+  }
+
+ private:
+  bool converted(ValueId v) const { return g_.type(v).is_tensor() && !g_.type(v).layout.is_plain(); }
+
+  // Sets the layouts of the node's full-rank inputs (and results, if asked) and keeps them if a kernel
+  // agrees.
+  bool try_node(NodeId id, bool results) {
+    const Node& n = g_[id];
+    if (!context_.oracle || n.op->family == Family::control || n.op->family == Family::shape) {
+      if (!n.is("concat") && !n.is("pad")) return false;
+    }
+    int64_t rank = g_.type(n.outputs[0]).rank();
+    std::vector<ValueId> before = n.inputs;
+    std::vector<size_t> touched;
+    for (size_t i = 0; i < n.inputs.size(); ++i) {
+      ValueId v = n.inputs[i];
+      if (!v || !full_rank(id, i)) continue;
+      if (!converted(v)) {
+        // Broadcast operands of pointwise ops stay as they are.
+        if (!(g_.type(v).shape.size() >= 3)) continue;
+      }
+      to_layout(id, i, kChannelsLast);
+      touched.push_back(i);
+    }
+    std::vector<Layout> old;
+    for (ValueId v : n.outputs) {
+      old.push_back(g_.type(v).layout);
+      if (results && g_.type(v).is_tensor() && g_.type(v).rank() == rank && rank >= 3)
+        g_.edit(v).type.layout = kChannelsLast;
+    }
+    if (!touched.empty() && context_.oracle->refuse(g_, id).empty()) {
+      context_.count("layout/assign");
+      changed_ = true;
+      return true;
+    }
+    for (size_t i = 0; i < n.outputs.size(); ++i) g_.edit(n.outputs[i]).type.layout = old[i];
+    for (size_t i = 0; i < before.size(); ++i)
+      if (g_[id].inputs[i] != before[i]) g_.set_input(id, i, before[i]);
+    return false;
+  }
+
+  // Whether input i is an activation with a channel axis: the first input of convolution and pooling, any
+  // input of the node's own rank elsewhere; constants are weights and stay.
+  bool full_rank(NodeId id, size_t i) const {
+    const Node& n = g_[id];
+    ValueId v = n.inputs[i];
+    if (!g_.type(v).is_tensor() || g_.type(v).rank() < 3 || g_.constant(v)) return false;
+    if (n.op->family == Family::convolution || n.op->family == Family::pooling ||
+        n.op->family == Family::reduction)
+      return i == 0;
+    return g_.type(v).rank() == g_.type(n.outputs[0]).rank() && same_shape(g_, v, n.outputs[0])
+               ? true
+               : n.is("concat") || n.is("pad") || i == 0;
+  }
+
+  void to_layout(NodeId id, size_t i, Layout wanted) {
+    ValueId v = g_[id].inputs[i];
+    if (!v || !g_.type(v).is_tensor() || g_.type(v).layout == wanted) return;
+    if (wanted.is_plain()) return g_.set_input(id, i, plain_copy(v, id));
+    if (NodeId back = producer(g_, v, "layout"); back && g_.type(input(g_, back, 0)).layout == wanted)
+      return g_.set_input(id, i, input(g_, back, 0));
+    g_.set_input(id, i, copy(v, wanted, "nhwc", id));
+  }
+  ValueId plain_copy(ValueId v, NodeId before) { return copy(v, Layout{}, "plain", before); }
+
+  ValueId copy(ValueId v, Layout wanted, const char* name, NodeId before) {
+    auto key = std::pair(v.index, std::string(name));
+    if (auto it = copies_.find(key); it != copies_.end() && g_[g_[it->second].producer].alive)
+      return it->second;
+    Builder b(g_, before);
+    b.set_name(g_[v].producer ? g_[g_[v].producer].name : g_[v].name);
+    ValueId c = b.op("layout", {v}, {{"to", std::string(name)}});
+    g_.edit(c).type.layout = wanted;
+    copies_[key] = c;
+    changed_ = true;
+    return c;
+  }
+
+  Graph& g_;
+  const Context& context_;
+  std::map<std::pair<uint32_t, std::string>, ValueId> copies_;
+  bool changed_ = false;
+};
+
+}  // namespace
+
+bool layout(Graph& graph, const Context& context) {
+  if (!context.oracle || !find_op("layout")) return false;
+  bool changed = Assign(graph, context).run();
+  // Trials leave conversions that nothing uses.
+  remove_dead(graph);
+  return changed;
+}
+
+}  // namespace pelton::passes

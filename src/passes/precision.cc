@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/precision.h"
+
+#include <algorithm>
+
+#include "passes/rewrite.h"
+
+namespace pelton::passes {
+
+using namespace ir;
+
+namespace {
+
+bool is_anchor(const Graph& g, NodeId id) {
+  const Node& n = g[id];
+  return (n.is("conv") || n.is("matmul") || n.is("conv_transpose") || n.is("attention")) &&
+         g.type(n.outputs[0]).dtype == DType::f32;
+}
+
+// The anchor computes in `low`; its result returns to f32.
+void lower(Graph& g, NodeId id, DType low) {
+  Builder b(g, id);
+  b.set_name(g[id].name);
+  std::vector<ValueId> inputs;
+  for (ValueId v : g[id].inputs) inputs.push_back(v && g.type(v).dtype == DType::f32 ? b.cast(v, low) : v);
+  std::vector<ValueId> results = b.ops(g.op(id).name, inputs, g[id].attrs, g[id].outputs.size());
+  for (size_t i = 0; i < results.size(); ++i)
+    g.replace_uses(g[id].outputs[i],
+                   g.type(results[i]).dtype == low ? b.cast(results[i], DType::f32) : results[i]);
+}
+
+// An op between casts computes wide inside and rounds once, so on inputs that were `low` already and with
+// users that all round to `low` it may as well take and yield `low`.
+bool narrow(Graph& g, NodeId id, DType low) {
+  const Node& n = g[id];
+  if (!n.op->eval || n.outputs.size() != 1 || n.op->family == Family::control ||
+      n.op->family == Family::custom || n.is("cast") || n.is("constant"))
+    return false;
+  ValueId out = n.outputs[0];
+  if (g.type(out).dtype != DType::f32 || g[out].uses.empty() || g.is_output(out)) return false;
+  for (Use u : g[out].uses)
+    if (!g[u.user].is("cast") || g[u.user].get_dtype("to") != low) return false;
+  bool any = false;
+  std::vector<ValueId> inputs;
+  for (ValueId v : n.inputs) {
+    if (!v || g.type(v).dtype != DType::f32) {
+      inputs.push_back(v);
+      continue;
+    }
+    NodeId c = producer(g, v, "cast");
+    if (c && g.type(input(g, c, 0)).dtype == low) {
+      inputs.push_back(input(g, c, 0));
+      any = true;
+    } else if (const Tensor* t = g.constant(v)) {
+      // Only constants that survive the rounding.
+      Tensor rounded = from_doubles(low, t->dims(), to_doubles(*t));
+      if (t->count() > (1 << 16) || to_doubles(rounded) != to_doubles(*t)) return false;
+      Builder b(g, id);
+      inputs.push_back(b.constant(rounded));
+    } else {
+      return false;
+    }
+  }
+  if (!any) return false;
+  Builder b(g, id);
+  b.set_name(n.name);
+  ValueId y;
+  try {
+    y = b.op(n.op->name, inputs, n.attrs);
+  } catch (const Error&) {
+    return false;  // the op does not take the type
+  }
+  if (g.type(y).dtype != low) return false;
+  g.replace_uses(out, b.cast(y, DType::f32));
+  return true;
+}
+
+}  // namespace
+
+bool precision(Graph& graph, const std::string& precision, const Context& context) {
+  if (precision == "fp32") return false;
+  DType low;
+  if (precision == "bf16")
+    low = DType::bf16;
+  else if (precision == "fp16")
+    low = DType::f16;
+  else
+    fail(ErrorCode::usage, cat("unknown precision '", precision, "'"), "--precision",
+         "use fp32, bf16 or fp16");
+  bool changed = false;
+  for (NodeId id : std::vector<NodeId>(graph.order()))
+    if (is_anchor(graph, id)) {
+      lower(graph, id, low);
+      context.count("precision/lower");
+      changed = true;
+    }
+  remove_dead(graph);
+  for (int round = 0; changed && round < 64; ++round) {
+    bool fired = false;
+    for (NodeId id : std::vector<NodeId>(graph.order()))
+      if (graph[id].alive && narrow(graph, id, low)) {
+        context.count("precision/narrow");
+        fired = true;
+      }
+    remove_dead(graph);
+    if (!fired) break;
+  }
+  return changed;
+}
+
+}  // namespace pelton::passes

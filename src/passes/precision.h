@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lower precision where it pays: contractions and convolutions compute in the named type (accumulating in
+// f32), and casts are pushed outwards so that what lies between them stays in that type wherever that changes
+// no value.
+#pragma once
+
+#include <string>
+
+#include "passes/pass.h"
+
+namespace pelton::passes {
+
+// `precision`: fp32 (nothing changes), bf16, fp16. Anything else is a usage error.
+bool precision(ir::Graph& graph, const std::string& precision, const Context& context);
+
+}  // namespace pelton::passes

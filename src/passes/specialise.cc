@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/specialise.h"
+
+#include <charconv>
+
+#include "ir/infer.h"
+#include "passes/rewrite.h"
+
+namespace pelton::passes {
+
+using namespace ir;
+
+namespace {
+
+using Replacements = std::map<std::string, Dim, std::less<>>;
+
+void substitute(Graph& g, const Replacements& replacements);
+
+Shape substitute(const Shape& shape, const Replacements& r) {
+  Shape out;
+  for (const Dim& d : shape) out.push_back(d.substitute(r));
+  return out;
+}
+
+void substitute(Type& t, const Replacements& r) {
+  t.shape = substitute(t.shape, r);
+  auto inside = [&](const Type& held) {
+    Type copy = held;
+    substitute(copy, r);
+    return copy;
+  };
+  if (t.element) t.element = std::make_shared<const Type>(inside(*t.element));
+  if (t.items) {
+    std::vector<Type> items;
+    for (const Type& item : *t.items) items.push_back(inside(item));
+    t.items = std::make_shared<const std::vector<Type>>(std::move(items));
+  }
+}
+
+void substitute(Graph& g, const Replacements& r) {
+  for (ValueId v : g.inputs) substitute(g.edit(v).type, r);
+  for (Slot& s : g.slots) {
+    substitute(s.type, r);
+    substitute(g.edit(s.old_value).type, r);
+  }
+  for (std::vector<Fact>* facts : {&g.checks, &g.guards}) {
+    for (Fact& f : *facts) {
+      f.left = f.left.substitute(r);
+      f.right = f.right.substitute(r);
+    }
+    std::erase_if(*facts,
+                  [](const Fact& f) { return f.left.is_const() && f.right.is_const() && f.holds({}); });
+  }
+  for (NodeId id : g.order()) {
+    Node& n = g.edit(id);
+    for (auto& [key, value] : n.attrs) {
+      if (auto dims = std::get_if<Shape>(&value))
+        *dims = substitute(*dims, r);
+      else if (auto body = std::get_if<GraphPtr>(&value)) {
+        auto copy = std::make_shared<Graph>(**body);
+        copy->symbols = g.symbols;
+        substitute(*copy, r);
+        value = GraphPtr(std::move(copy));
+      }
+    }
+    for (ValueId v : n.outputs) {
+      substitute(g.edit(v).type, r);
+      if (auto& contents = g.edit(v).contents) contents = substitute(*contents, r);
+    }
+  }
+}
+
+std::string input_names(const Graph& g) {
+  std::string out;
+  for (ValueId v : g.inputs) append(out, cat(out.empty() ? "" : ", ", "'", g[v].name, "'"));
+  return out;
+}
+
+}  // namespace
+
+bool specialise(Graph& graph, const InputShapes& shapes, std::map<std::string, int64_t>* optimum,
+                const Context& context) {
+  Replacements replacements;
+  for (const auto& [name, dims] : shapes) {
+    ValueId found;
+    for (ValueId v : graph.inputs)
+      if (graph[v].name == name) found = v;
+    if (!found)
+      fail(ErrorCode::bad_name, cat("the model has no input '", name, "'"), "--shape",
+           cat("its inputs are ", input_names(graph)));
+    Type& t = graph.edit(found).type;
+    if (!t.is_tensor())
+      fail(ErrorCode::bad_type, cat("input '", name, "' is a ", t.str()), "--shape",
+           "only tensors have a shape");
+    if (!t.ranked) {
+      Shape fresh;
+      for (size_t i = 0; i < dims.size(); ++i) fresh.push_back(fresh_symbol(graph, {0, INT64_MAX}));
+      t = Type::tensor(t.dtype, fresh);
+    }
+    if (t.shape.size() != dims.size())
+      fail(ErrorCode::bad_shape,
+           cat("input '", name, "' has rank ", t.shape.size(), " (", t.str(), "), not ", dims.size()),
+           "--shape");
+    for (size_t i = 0; i < dims.size(); ++i) {
+      const DimRange& want = dims[i];
+      auto symbol = t.shape[i].as_symbol();
+      if (t.shape[i].is_const() || !symbol) {
+        int64_t have = t.shape[i].is_const() ? t.shape[i].value() : -1;
+        if (want.min != want.max || have != want.min)
+          fail(ErrorCode::bad_shape,
+               cat("axis ", i, " of input '", name, "' is fixed at ", t.shape[i].str(), " by the model"),
+               "--shape");
+        continue;
+      }
+      Range& range = graph.symbols->ranges[*symbol];
+      Range both{std::max(range.min, want.min), std::min(range.max, want.max)};
+      if (both.min > both.max || (replacements.count(*symbol) &&
+                                  (want.min != want.max || !(replacements.at(*symbol) == Dim(want.min)))))
+        fail(ErrorCode::bad_shape,
+             cat("axis ", i, " of input '", name, "' (", *symbol, ") cannot be ", want.min, ":", want.max),
+             "--shape", "sizes with one name must agree");
+      range = both;
+      if (both.min == both.max)
+        replacements.insert_or_assign(*symbol, Dim(both.min));
+      else if (optimum)
+        (*optimum)[*symbol] = want.opt;
+    }
+  }
+  for (const auto& [symbol, range] : graph.symbols->ranges)
+    if (range.min == range.max) replacements.insert_or_assign(symbol, Dim(range.min));
+  if (replacements.empty() && shapes.empty()) return false;
+  for (const auto& [symbol, dim] : replacements) {
+    context.count("specialise/symbol");
+    graph.symbols->ranges.erase(symbol);
+  }
+  substitute(graph, replacements);
+  infer_all(graph);
+  return true;
+}
+
+std::vector<DimRange> parse_shape(const std::string& text) {
+  auto bad = [&] {
+    fail(ErrorCode::usage, cat("'", text, "' is not a shape"), "--shape",
+         "write name=1x3x224x224, or name=1:8:32x3x224x224 with min:opt:max");
+  };
+  std::vector<DimRange> out;
+  if (text == "scalar") return out;
+  size_t at = 0;
+  while (true) {
+    std::vector<int64_t> parts;
+    do {
+      int64_t v = 0;
+      auto r = std::from_chars(text.data() + at, text.data() + text.size(), v);
+      if (r.ec != std::errc() || v < 0) bad();
+      parts.push_back(v);
+      at = static_cast<size_t>(r.ptr - text.data());
+    } while (at < text.size() && text[at] == ':' && ++at);
+    if (parts.size() == 1)
+      out.push_back({parts[0], parts[0], parts[0]});
+    else if (parts.size() == 3 && parts[0] <= parts[1] && parts[1] <= parts[2])
+      out.push_back({parts[0], parts[1], parts[2]});
+    else
+      bad();
+    if (at == text.size()) return out;
+    if (text[at] != 'x') bad();
+    ++at;
+  }
+}
+
+}  // namespace pelton::passes
