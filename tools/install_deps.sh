@@ -40,7 +40,10 @@ if [ -n "$missing" ]; then
     fi
     export DEBIAN_FRONTEND=noninteractive
     run $as_root apt-get update -qq
-    run $as_root apt-get install -y -qq --no-install-recommends $missing > "${TMPDIR:-/tmp}/pelton-apt.log"
+    echo "+ $as_root apt-get install -y --no-install-recommends$missing"
+    log=$(mktemp)
+    $as_root apt-get install -y -qq --no-install-recommends $missing > "$log" 2>&1 || { tail -n 20 "$log" >&2; exit 1; }
+    rm -f "$log"
   fi
 fi
 
