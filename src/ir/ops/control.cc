@@ -263,10 +263,10 @@ void add_control(OpRows& rows) {
                          eval_if,
                          {"C1: the condition is one bool", "C2: both branches take the captured values",
                           "C3: both branches yield results of one kind, element type and rank"}));
-  std::vector<std::string_view> loops = {
-      "C1: counts, conditions and lists fit", "C2: the body takes what the loop gives it",
-      "C3: the body yields what the loop expects",
-      "C4: a carried value keeps its kind, element type and rank", "C5: scanned inputs have one length"};
+  std::vector<std::string_view> loops = {"C1: counts, conditions and lists fit",
+                                         "C2: the body takes what the loop gives it",
+                                         "C3: the body yields what the loop expects",
+                                         "C4: a carried value keeps its kind, element type and rank"};
   rows.push_back(control("loop", 2, -1, 1, -1,
                          {required("body", AttrKind::graph), required("carried", AttrKind::integer)},
                          infer_loop, eval_loop, loops));
@@ -277,6 +277,7 @@ void add_control(OpRows& rows) {
                           required("scanned", AttrKind::integer), ints_def("axes"), ints_def("reverse"),
                           ints_def("out_axes"), ints_def("out_reverse")},
                          infer_scan, eval_scan, loops));
+  rows.back().constraints.push_back("C5: scanned inputs have one length");
   rows.push_back(control("fused", 0, -1, 1, -1,
                          {required("body", AttrKind::graph), {"kind", AttrKind::text, Attr(std::string())}},
                          infer_fused, eval_fused, {"C1: the body takes the inputs and yields the results"}));

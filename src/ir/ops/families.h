@@ -27,5 +27,11 @@ void add_quantize(OpRows& rows);
 void add_rnn(OpRows& rows);
 void add_sequence(OpRows& rows);
 void add_random(OpRows& rows);
+void add_attention(OpRows& rows);
+void add_collective(OpRows& rows);
+void add_fft(OpRows& rows);
+void add_loss(OpRows& rows);
+void add_trees(OpRows& rows);
+void add_text(OpRows& rows);
 
 }  // namespace pelton::ir

@@ -233,6 +233,7 @@ void add_quantize(OpRows& rows) {
                               infer_dequantize, eval_dequantize));
   rows.push_back(quantization("dynamic_quantize", 1, 1, {}, infer_dynamic_quantize, eval_dynamic_quantize));
   rows.back().max_outputs = rows.back().min_outputs = 3;
+  rows.back().constraints.resize(1);
   rows.push_back(quantization("requantize", 2, 3, {axis, to}, infer_requantize, eval_requantize));
 }
 

@@ -142,7 +142,7 @@ OpDef random_row(std::string_view name, int inputs, std::vector<AttrDef> attrs, 
   row.attrs = std::move(attrs);
   const AttrDef seed{"seed", AttrKind::integer, Attr(int64_t{0})};
   row.attrs.push_back(seed);
-  row.constraints = {"C1: element types the op takes and yields", "C2: shapes and counts the op takes"};
+  row.constraints = {"C1: element types the op takes and yields"};
   row.infer = infer;
   row.eval = eval;
   row.flops = random_flops;
@@ -162,7 +162,9 @@ void add_random(OpRows& rows) {
   rows.push_back(random_row("bernoulli", 1, {dtype}, infer_bernoulli, eval_bernoulli));
   rows.push_back(random_row("multinomial", 1, {{"samples", AttrKind::integer, {}}, dtype}, infer_multinomial,
                             eval_multinomial));
+  rows.back().constraints.push_back("C2: logits[N,K] of one class or more, no negative count");
   rows.push_back(random_row("dropout", 2, {}, infer_dropout, eval_dropout));
+  rows.back().constraints.push_back("C2: one ratio");
   rows.back().min_outputs = 1;
   rows.back().max_outputs = 2;
 }

@@ -209,15 +209,15 @@ void infer_opt_get(InferContext& c) {
 }
 
 OpDef sequence_row(std::string_view name, int min_inputs, int max_inputs, std::vector<AttrDef> attrs,
-                   void (*infer)(InferContext&), void (*eval)(EvalContext&)) {
+                   void (*infer)(InferContext&), void (*eval)(EvalContext&),
+                   std::vector<std::string_view> constraints) {
   OpDef row;
   row.name = name;
   row.family = Family::sequence;
   row.min_inputs = min_inputs;
   row.max_inputs = max_inputs;
   row.attrs = std::move(attrs);
-  row.constraints = {"C1: a sequence, or an optional for opt_*", "C2: items have one kind and element type",
-                     "C3: indices and sizes are integers inside the sequence", "C4: shapes fit"};
+  row.constraints = std::move(constraints);
   row.infer = infer;
   row.eval = eval;
   row.precision = Precision::exact;
@@ -228,21 +228,32 @@ OpDef sequence_row(std::string_view name, int min_inputs, int max_inputs, std::v
 
 void add_sequence(OpRows& rows) {
   AttrDef axis{"axis", AttrKind::integer, Attr(int64_t{0})};
-  rows.push_back(sequence_row("seq_make", 1, -1, {}, infer_make, eval_seq_make));
-  rows.push_back(sequence_row("seq_empty", 0, 0, {{"dtype", AttrKind::dtype, Attr(DType::f32)}}, infer_empty,
-                              eval_seq_empty));
-  rows.push_back(sequence_row("seq_insert", 2, 3, {}, infer_insert, eval_seq_insert));
-  rows.push_back(sequence_row("seq_erase", 1, 2, {}, infer_erase, eval_seq_erase));
-  rows.push_back(sequence_row("seq_at", 2, 2, {}, infer_at, eval_seq_at));
-  rows.push_back(sequence_row("seq_length", 1, 1, {}, infer_length, eval_seq_length));
-  rows.push_back(sequence_row("seq_concat", 1, 1, {axis, {"new_axis", AttrKind::boolean, Attr(false)}},
-                              infer_concat_items, eval_seq_concat));
-  rows.push_back(sequence_row("seq_split", 1, 2, {axis, {"keep_dims", AttrKind::boolean, Attr(true)}},
-                              infer_split, eval_seq_split));
-  rows.push_back(sequence_row("opt_make", 0, 1, {{"like", AttrKind::text, Attr(std::string())}},
-                              infer_opt_make, eval_opt_make));
-  rows.push_back(sequence_row("opt_has", 1, 1, {}, infer_opt_has, eval_opt_has));
-  rows.push_back(sequence_row("opt_get", 1, 1, {}, infer_opt_get, eval_opt_get));
+  AttrDef new_axis{"new_axis", AttrKind::boolean, Attr(false)},
+      keep{"keep_dims", AttrKind::boolean, Attr(true)};
+  AttrDef dtype{"dtype", AttrKind::dtype, Attr(DType::f32)},
+      like{"like", AttrKind::text, Attr(std::string())};
+  constexpr std::string_view sequence = "C1: the operand is a sequence",
+                             optional = "C1: the operand is an optional";
+  constexpr std::string_view items = "C2: items have one kind and element type";
+  constexpr std::string_view indices = "C3: indices and sizes are integers inside the sequence";
+  constexpr std::string_view shapes = "C4: shapes fit";
+  auto add = [&](std::string_view name, int min_inputs, int max_inputs, std::vector<AttrDef> attrs,
+                 void (*infer)(InferContext&), void (*eval)(EvalContext&),
+                 std::vector<std::string_view> constraints) {
+    rows.push_back(
+        sequence_row(name, min_inputs, max_inputs, std::move(attrs), infer, eval, std::move(constraints)));
+  };
+  add("seq_make", 1, -1, {}, infer_make, eval_seq_make, {items});
+  add("seq_empty", 0, 0, {dtype}, infer_empty, eval_seq_empty, {});
+  add("seq_insert", 2, 3, {}, infer_insert, eval_seq_insert, {sequence, items, indices});
+  add("seq_erase", 1, 2, {}, infer_erase, eval_seq_erase, {sequence, indices});
+  add("seq_at", 2, 2, {}, infer_at, eval_seq_at, {sequence, indices});
+  add("seq_length", 1, 1, {}, infer_length, eval_seq_length, {sequence});
+  add("seq_concat", 1, 1, {axis, new_axis}, infer_concat_items, eval_seq_concat, {sequence, shapes});
+  add("seq_split", 1, 2, {axis, keep}, infer_split, eval_seq_split, {indices, shapes});
+  add("opt_make", 0, 1, {like}, infer_opt_make, eval_opt_make, {"C1: a value or a type"});
+  add("opt_has", 1, 1, {}, infer_opt_has, eval_opt_has, {optional});
+  add("opt_get", 1, 1, {}, infer_opt_get, eval_opt_get, {optional});
 }
 
 }  // namespace pelton::ir

@@ -31,6 +31,12 @@ struct Table {
     add_rnn(rows);
     add_sequence(rows);
     add_random(rows);
+    add_attention(rows);
+    add_collective(rows);
+    add_fft(rows);
+    add_loss(rows);
+    add_trees(rows);
+    add_text(rows);
     for (const OpDef& row : rows) index(row);
   }
   void index(const OpDef& row) {

@@ -23,11 +23,10 @@ SIZES = """  %r = if(%0, %1) {then = graph "yes"(%x: f32[3]) {
     %y = concat(%x, %x) {axis = 0} : f32[6]
     return %y
   }} : f32[u0]
-  %n = neg(%r) : f32[u0]
-  return %n"""
+  return %r"""
 SIZES = "  symbol u0 in [3, 6]\n" + SIZES
-c.graph("if_sizes_then", SIZES, [np.bool_(True), x], [-x])
-c.graph("if_sizes_else", SIZES, [np.array([False]), x], [-np.concatenate([x, x])])
+c.graph("if_sizes_then", SIZES, [np.bool_(True), x], [x])
+c.graph("if_sizes_else", SIZES, [np.array([False]), x], [np.concatenate([x, x])])
 # A condition that is a constant decides the type.
 c.graph("if_constant", """  %k = constant() {value = tensor<bool[]>{true}} : bool[]
   %r = if(%k, %0) {then = graph "yes"(%x: f32[3]) {
@@ -126,4 +125,12 @@ c.refuse("join_tensor", "bad_type", ["join", "C1", "f32[2]"], "  %t = join(%0) :
 c.refuse("custom_unknown", "unsupported_op", ["nobody::twice", "--plugin"],
          '  %r = custom(%0) {domain = "nobody", name = "twice"} : f32[2]\n  return %r', ["f32[2]"])
 assert type_of(x) == "f32[3,2]"
+c.refuse("scan_body_inputs", "usage", ["scan", "C2", "gives 3 values"],
+         SCAN.replace("ATTRS", "").replace("scan(%0, %1)", "scan(%0, %1, %0)"), ["f32[2]", "f32[3,2]"])
+c.refuse("scan_body_results", "usage", ["scan", "C3", "expects 3 results"],
+         SCAN.replace("ATTRS", "").replace("%h, %y = scan", "%h, %y, %z = scan").replace("f32[3,2]\n", "f32[3,2], f32[3]\n"),
+         ["f32[2]", "f32[3,2]"])
+c.refuse("scan_carried_type", "bad_type", ["scan", "C4", "i32[2]"],
+         SCAN.replace("ATTRS", "").replace("return %t, %t", "%u = cast(%t) {to = i32} : i32[2]\n    return %u, %t"),
+         ["f32[2]", "f32[3,2]"])
 c.write()

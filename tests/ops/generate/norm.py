@@ -146,4 +146,15 @@ for p in [1, 2]:
               f"axis = {axis}, p = {p}", **SOFT)
 c.refuse("lp_norm_p", "usage", ["lp_norm", "C2", "p 3"], "  %r = lp_norm(%0) {p = 3} : f32[2,4]\n  return %r",
          ["f32[2,4]"])
+c.refuse("batch_norm_train_type", "bad_type", ["batch_norm_train", "C1", "i32"],
+         "  %r, %m, %v = batch_norm_train(%0, %1, %1, %1, %1) : f32[2,3], f32[3], f32[3]\n  return %r",
+         ["f32[2,3]", "i32[3]"])
+c.refuse("batch_norm_train_channels", "bad_shape", ["batch_norm_train", "C2", "4 is not 3"],
+         "  %r, %m, %v = batch_norm_train(%0, %1, %1, %1, %1) : f32[2,3], f32[3], f32[3]\n  return %r",
+         ["f32[2,3]", "f32[4]"])
+c.refuse("group_norm_type", "bad_type", ["group_norm", "C1", "i32"],
+         "  %r = group_norm(%0, %1, %1) {groups = 2} : f32[2,4]\n  return %r", ["f32[2,4]", "i32[4]"])
+c.refuse("lrn_type", "bad_type", ["lrn", "C1", "i32"], "  %r = lrn(%0) {size = 3} : i32[2,4]\n  return %r", ["i32[2,4]"])
+c.refuse("lp_norm_type", "bad_type", ["lp_norm", "C1", "i32"], "  %r = lp_norm(%0) : i32[2,4]\n  return %r", ["i32[2,4]"])
+c.refuse("rms_norm_type", "bad_type", ["rms_norm", "C1", "bool"], "  %r = rms_norm(%0) : bool[4]\n  return %r", ["bool[4]"])
 c.write()

@@ -116,4 +116,10 @@ c.refuse("requantize_sum", "bad_type", ["requantize", "C1", "i64"],
 c.refuse("dynamic_quantize_type", "bad_type", ["dynamic_quantize", "C1", "f64"],
          "  %r, %s, %z = dynamic_quantize(%0) : u8[2], f32[], u8[]\n  return %r", ["f64[2]"])
 assert dtype_name(np.zeros(1, ml_dtypes.int4)) == "i4"
+for op, to in [("dequantize", "f32"), ("requantize", "i8")]:
+    one = f"  %r = {op}(%0, %1) {{to = {to}}} : {to}[2,4]\n  return %r"
+    two = f"  %r = {op}(%0, %1, %2) {{to = {to}}} : {to}[2,4]\n  return %r"
+    x = "i8[2,4]" if op == "dequantize" else "i32[2,4]"
+    c.refuse(f"{op}_zero", "bad_type", [op, "C2", "u8"], two, [x, "f32[]", "u8[]"])
+    c.refuse(f"{op}_count", "bad_shape", [op, "C3", "3 is not 4"], one, [x, "f32[3]"])
 c.write()

@@ -79,4 +79,8 @@ c.refuse("dropout_ratio", "usage", ["dropout", "ratio 1.5"], "  %r = dropout(%0,
          ["f32[6]", "f32[]"], [x, np.float32(1.5)])
 c.refuse("dropout_ratios", "bad_shape", ["dropout", "C2"], "  %r = dropout(%0, %1) : f32[2]\n  return %r",
          ["f32[2]", "f32[2]"])
+c.refuse("normal_type", "bad_type", ["random_normal", "C1", "bool"],
+         "  %r = random_normal() {dims = dims[2], dtype = bool} : bool[2]\n  return %r", [])
+c.refuse("dropout_type", "bad_type", ["dropout", "C1", "i32"], "  %r = dropout(%0, %1) : i32[2]\n  return %r",
+         ["i32[2]", "f32[]"])
 c.write()

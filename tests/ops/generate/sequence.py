@@ -77,4 +77,17 @@ c.refuse("optional_nothing", "usage", ["opt_make", "C1"], "  %o = opt_make() : o
 c.refuse("optional_get_empty", "usage", ["opt_get", "has none"],
          '  %o = opt_make() {like = "f32[2]"} : optional<f32[2]>\n  %r = opt_get(%o) : f32[2]\n  return %r', [])
 c.refuse("optional_get_tensor", "bad_type", ["opt_get", "C1"], "  %r = opt_get(%0) : f32[2]\n  return %r", ["f32[2]"])
+for op in ["seq_erase", "seq_length", "seq_concat", "opt_has"]:
+    c.refuse(f"{op}_tensor", "bad_type", [op, "C1", "f32[2,3]"], f"  %r = {op}(%0) : f32[3]\n  return %r", ["f32[2,3]"])
+c.refuse("insert_tensor", "bad_type", ["seq_insert", "C1", "f32[2,3]"],
+         "  %r = seq_insert(%0, %0) : f32[3]\n  return %r", ["f32[2,3]"])
+c.refuse("insert_outside", "bad_shape", ["seq_insert", "C3", "index 4 in a sequence of 3"],
+         HEAD + constant("i", 4) + "  %r = seq_insert(%s, %0, %i) : seq<f32[2,3]>\n  return %0", t3)
+c.refuse("erase_outside", "bad_shape", ["seq_erase", "C3", "index 3 in a sequence of 3"],
+         HEAD + constant("i", 3) + "  %r = seq_erase(%s, %i) : seq<f32[2,3]>\n  return %0", t3)
+c.refuse("split_runs", "bad_shape", ["seq_split", "C3", "runs of 0"],
+         constant("n", 0) + "  %s = seq_split(%0, %n) : seq<f32[2]>\n  return %0", ["f32[5]"])
+c.refuse("split_sizes_sum", "bad_shape", ["seq_split", "C4", "4 is not 5"],
+         "  %n = constant() {value = tensor<i64[2]>{1, 3}} : i64[2]\n  %s = seq_split(%0, %n) : seq<f32[2]>\n  return %0",
+         ["f32[5]"])
 c.write()
