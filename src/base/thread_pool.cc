@@ -78,6 +78,10 @@ int threads() {
   return pool().threads;
 }
 
+void spawn(std::function<void()> f) {
+  pool().arena.enqueue(std::move(f));
+}
+
 void run_in_pool(FunctionRef<void()> f) {
   pool().arena.execute([&] { f(); });
 }

@@ -13,6 +13,9 @@
 
 namespace pelton::data {
 
+inline constexpr double kAny = -std::numeric_limits<double>::infinity();  // no lower bound
+inline constexpr double kNone = std::numeric_limits<double>::infinity();  // no upper bound
+
 enum class OptionType : uint8_t { number, integer, boolean, text, numbers, texts };
 
 struct OptionSpec {
@@ -20,8 +23,8 @@ struct OptionSpec {
   OptionType type = OptionType::number;
   Param fallback;  // kind none: the option must be given, unless `optional`
   std::string doc;
-  double min = -std::numeric_limits<double>::infinity();
-  double max = std::numeric_limits<double>::infinity();
+  double min = kAny;
+  double max = kNone;
   std::vector<std::string> choices;  // text: the only values accepted, when not empty
   bool random = false;               // takes a distribution
   bool optional = false;

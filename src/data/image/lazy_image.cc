@@ -127,6 +127,11 @@ void LazyImage::exact_resize(int w, int h, Filter filter, bool antialias) {
   replace(resample_exact(match_, view_of(source, rect.x0, rect.y0), x, y, filter, antialias));
 }
 
+void LazyImage::set_fill(std::array<uint8_t, 3> fill) {
+  if (fill != fill_ && (geometry_.padded() || warp_)) settle();
+  fill_ = fill;
+}
+
 void LazyImage::mirror_x() {
   if (!warp_) return geometry_.mirror_x();
   warp_->matrix = multiply(warp_->matrix, {-1, 0, static_cast<double>(warp_->width), 0, 1, 0, 0, 0, 1});

@@ -47,8 +47,8 @@ class LazyImage {
   void pad(int left, int top, int right, int bottom);
   void warp(const Matrix& out_to_in, int width, int height, Filter filter);
   void recolour(const ColourMatrix& m);
-  void set_fill(std::array<uint8_t, 3> fill) { fill_ = fill; }  // of everything outside the picture
-  void to_grey();                                               // one channel
+  void set_fill(std::array<uint8_t, 3> fill);  // what later ops put outside the picture
+  void to_grey();                              // one channel
 
   const Tensor& pixels();       // u8 [height, width, channels] with everything done
   void replace(Tensor pixels);  // new u8 pixels, nothing pending

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/batch_builder.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace pelton::data {
+namespace {
+
+// Copies `from` into the low corner of `to` (same rank, dims at least as large).
+void place(const Tensor& from, uint8_t* to, const Dims& dims) {
+  const size_t element = static_cast<size_t>(bits(from.dtype()) / 8);
+  if (from.dims() == dims || from.rank() == 0) {
+    std::memcpy(to, from.data(), static_cast<size_t>(from.bytes()));
+    return;
+  }
+  if (from.count() == 0) return;
+  const size_t rank = dims.size(), line = static_cast<size_t>(from.dims()[rank - 1]) * element;
+  const Dims strides = row_major_strides(dims);
+  std::vector<int64_t> at(rank, 0);
+  const auto* src = static_cast<const uint8_t*>(from.data());
+  for (int64_t lines = from.count() / from.dims()[rank - 1]; lines-- > 0; src += line) {
+    int64_t offset = 0;
+    for (size_t k = 0; k + 1 < rank; ++k) offset += at[k] * strides[k];
+    std::memcpy(to + static_cast<size_t>(offset) * element, src, line);
+    for (size_t k = rank - 1; k-- > 0 && ++at[k] == from.dims()[k];) at[k] = 0;
+  }
+}
+
+}  // namespace
+
+const Tensor* Batch::find(std::string_view name) const {
+  for (const auto& [key, value] : fields)
+    if (key == name) return &value;
+  return nullptr;
+}
+
+const Tensor& Batch::at(std::string_view name) const {
+  if (const Tensor* t = find(name)) return *t;
+  std::string have;
+  for (const auto& f : fields) append(have, cat(have.empty() ? "" : ", ", f.first));
+  fail(ErrorCode::bad_name, cat("the batch has no field '", name, "'"), "", cat("it has: ", have));
+}
+
+SamplePlan plan_of(const Sample& s) {
+  SamplePlan plan;
+  if (s.image) plan.push_back({"image", s.format.dtype, s.image->dims(s.format)});
+  for (const auto& [name, t] : s.fields) plan.push_back({name, t.dtype(), t.dims()});
+  return plan;
+}
+
+int64_t plan_bytes(const SamplePlan& plan) {
+  int64_t bytes = 0;
+  for (const FieldPlan& f : plan)
+    if (f.dtype != DType::string) bytes += byte_size(f.dtype, element_count(f.dims));
+  return bytes;
+}
+
+BatchBuilder::BatchBuilder(const SamplePlan& plan, int64_t count, std::shared_ptr<BufferPool> pool)
+    : plan_(plan),
+      count_(count),
+      pool_(std::move(pool)),
+      buffers_(plan.size()),
+      filled_(plan.size()),
+      texts_(plan.size()) {
+  for (size_t i = 0; i < plan.size(); ++i) {
+    filled_[i].assign(static_cast<size_t>(count), 0);
+    if (plan[i].dtype == DType::string)
+      texts_[i].resize(static_cast<size_t>(count));
+    else
+      buffers_[i] = pool_->get(static_cast<size_t>(
+          std::max<int64_t>(1, count * byte_size(plan[i].dtype, element_count(plan[i].dims)))));
+  }
+}
+
+void BatchBuilder::put(int64_t slot, Sample& s) {
+  const size_t at = static_cast<size_t>(slot);
+  auto row_of = [&](std::string_view name) {
+    for (size_t i = 0; i < plan_.size(); ++i)
+      if (plan_[i].name == name) return i;
+    fail(ErrorCode::bad_format, cat("the sample has a field '", name, "' that the first sample lacks"));
+  };
+  size_t found = 0;
+  if (s.image) {
+    const size_t row = row_of("image");
+    const FieldPlan& f = plan_[row];
+    const Dims dims = s.image->dims(s.format);
+    ++found;
+    if (dims == f.dims && s.format.dtype == f.dtype) {
+      s.image->finish(s.format, buffers_[row].get() +
+                                    at * static_cast<size_t>(byte_size(f.dtype, element_count(f.dims))));
+      filled_[row][at] = 1;
+    } else {
+      Tensor t(s.format.dtype, dims);
+      s.image->finish(s.format, t.mutable_data());
+      std::lock_guard lock(mutex_);
+      loose_.push_back({slot, "image", std::move(t)});
+    }
+  }
+  for (auto& [name, t] : s.fields) {
+    const size_t row = row_of(name);
+    const FieldPlan& f = plan_[row];
+    ++found;
+    if (t.dtype() != f.dtype || t.rank() != static_cast<int64_t>(f.dims.size()))
+      fail(ErrorCode::bad_type,
+           cat("field '", name, "' is ", t, ", the first sample's is ", f.dtype, f.dims));
+    if (f.dtype == DType::string) {
+      if (t.count() != 1)
+        fail(ErrorCode::bad_shape,
+             cat("field '", name, "' holds ", t.count(), " texts; a batch takes one a sample"));
+      texts_[row][at] = t.strings()[0];
+      filled_[row][at] = 1;
+    } else if (t.dims() == f.dims) {
+      const size_t bytes = static_cast<size_t>(t.bytes());
+      if (bytes) std::memcpy(buffers_[row].get() + at * bytes, t.data(), bytes);
+      filled_[row][at] = 1;
+    } else {
+      std::lock_guard lock(mutex_);
+      loose_.push_back({slot, name, std::move(t)});
+    }
+  }
+  if (found != plan_.size())
+    fail(ErrorCode::bad_format, cat("the sample has ", found, " fields, the first one has ", plan_.size()));
+}
+
+void BatchBuilder::build(const std::vector<int64_t>& keep, const std::vector<uint8_t>& blank, Batch& out) {
+  const int64_t n = static_cast<int64_t>(keep.size());
+  const bool all_kept = n == count_;
+  for (size_t row = 0; row < plan_.size(); ++row) {
+    const FieldPlan& f = plan_[row];
+    if (f.dtype == DType::string) {
+      std::vector<std::string> texts;
+      for (int64_t slot : keep) texts.push_back(texts_[row][static_cast<size_t>(slot)]);
+      out.fields.emplace_back(f.name, Tensor::of_strings({n}, std::move(texts)));
+      continue;
+    }
+    const size_t bytes = static_cast<size_t>(byte_size(f.dtype, element_count(f.dims)));
+    Dims largest = f.dims;
+    bool ragged = false;
+    for (const Loose& l : loose_)
+      if (l.name == f.name) {
+        ragged = true;
+        for (size_t k = 0; k < largest.size(); ++k) largest[k] = std::max(largest[k], l.value.dims()[k]);
+      }
+    // Boxes and their like differ by nature: their size is told in every batch.
+    const bool sized = ragged || f.name == "boxes" || f.name.starts_with("box_") || f.name == "keypoints" ||
+                       f.name == "masks";
+    Dims dims = largest;
+    dims.insert(dims.begin(), n);
+    if (!ragged && all_kept) {
+      for (int64_t slot : keep)
+        if (blank[static_cast<size_t>(slot)])
+          std::memset(buffers_[row].get() + static_cast<size_t>(slot) * bytes, 0, bytes);
+      out.fields.emplace_back(f.name, Tensor::borrow(f.dtype, dims, buffers_[row].get(), buffers_[row]));
+    } else {
+      Tensor t = Tensor::zeros(f.dtype, dims);
+      auto* dst = static_cast<uint8_t*>(t.mutable_data());
+      const size_t step = static_cast<size_t>(byte_size(f.dtype, element_count(largest)));
+      for (int64_t i = 0; i < n; ++i) {
+        const size_t slot = static_cast<size_t>(keep[static_cast<size_t>(i)]);
+        if (filled_[row][slot]) {
+          place(Tensor::borrow(f.dtype, f.dims, buffers_[row].get() + slot * bytes, buffers_[row]),
+                dst + static_cast<size_t>(i) * step, largest);
+        } else {
+          for (const Loose& l : loose_)
+            if (l.name == f.name && l.slot == static_cast<int64_t>(slot))
+              place(l.value, dst + static_cast<size_t>(i) * step, largest);
+        }
+      }
+      out.fields.emplace_back(f.name, std::move(t));
+    }
+    if (!sized || f.dims.empty()) continue;
+    Tensor sizes = Tensor::zeros(DType::i64, {n, static_cast<int64_t>(f.dims.size())});
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t slot = keep[static_cast<size_t>(i)];
+      if (blank[static_cast<size_t>(slot)]) continue;
+      Dims d = f.dims;
+      for (const Loose& l : loose_)
+        if (l.name == f.name && l.slot == slot) d = l.value.dims();
+      std::ranges::copy(d, sizes.as_mutable<int64_t>() + i * static_cast<int64_t>(d.size()));
+    }
+    out.fields.emplace_back(cat(f.name, ".size"), std::move(sizes));
+  }
+}
+
+}  // namespace pelton::data

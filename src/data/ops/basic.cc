@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "data/ops/stage.h"
+
+namespace pelton::data {
+namespace {
+
+StageFn make_decode(const Args& a, Match match) {
+  DecodeOptions o;
+  o.colour = a.text("colour") == "gray" ? Colour::gray : Colour::rgb;
+  o.orient = a.boolean("orient");
+  o.fill_truncated = a.text("truncated") == "fill";
+  o.max_pixels = a.integer("max_pixels");
+  return [o, match, field = a.text("field")](Sample& s, const Draw&) {
+    Tensor t = s.at(field);
+    if (t.dtype() != DType::u8)
+      fail(ErrorCode::bad_type, cat("'", field, "' is ", t, ", not bytes or u8 pixels"));
+    if (t.rank() == 1) {
+      s.image.emplace(std::move(t), o, match, "");
+    } else if (t.rank() == 3 && (t.dims()[2] == 1 || t.dims()[2] == 3)) {
+      s.image.emplace(to_colour(std::move(t), o.colour), match);  // a source of pixels needs no decoding
+    } else {
+      fail(ErrorCode::bad_shape, cat("'", field, "' is ", t, ", not u8 [bytes] or u8 [h, w, 1 or 3]"));
+    }
+    s.erase(field);
+  };
+}
+
+StageFn make_normalize(const Args& a, Match) {
+  PixelFormat f;
+  f.dtype = a.text("dtype") == "f16" ? DType::f16 : DType::f32;
+  f.channels_first = a.text("layout") == "chw";
+  const auto &mean = a.numbers("mean"), &std = a.numbers("std");
+  for (const auto* v : {&mean, &std})
+    if (v->size() != 1 && v->size() != 3)
+      fail(ErrorCode::usage, cat("'mean' and 'std' have ", v->size(), " numbers, not 1 or 3"), a.where());
+  for (size_t c = 0; c < 3; ++c) {
+    const double d = std[std.size() == 1 ? 0 : c];
+    if (!(d > 0)) fail(ErrorCode::usage, cat("'std' holds ", d, ", not a positive number"), a.where());
+    f.mean[c] = static_cast<float>(mean[mean.size() == 1 ? 0 : c] * 255);
+    f.scale[c] = static_cast<float>(1 / (d * 255));
+  }
+  return [f](Sample& s, const Draw&) {
+    s.picture();
+    s.format = f;
+  };
+}
+
+StageFn make_one_hot(const Args& a, Match) {
+  return [field = a.text("field"), classes = a.integer("classes"), smoothing = a.number("smoothing")](
+             Sample& s, const Draw&) {
+    const int64_t label = s.at(field).get_int(0);
+    if (label < 0 || label >= classes)
+      fail(ErrorCode::bad_format, cat("label ", label, " is outside 0 .. ", classes - 1));
+    Tensor t = Tensor::full(DType::f32, {classes}, smoothing / static_cast<double>(classes));
+    t.as_mutable<float>()[label] += static_cast<float>(1 - smoothing);
+    s.set(field, std::move(t));
+  };
+}
+
+StageFn make_cast(const Args& a, Match) {
+  auto dtype = dtype_from_name(a.text("dtype"));
+  if (!dtype || bits(*dtype) < 8)
+    fail(ErrorCode::usage, cat("'dtype' = \"", a.text("dtype"), "\" is not an element type"), a.where());
+  return [field = a.text("field"), dtype = *dtype, scale = a.number("scale")](Sample& s, const Draw&) {
+    Tensor& t = s.at(field);
+    std::vector<double> v = to_doubles(t);
+    for (double& x : v) x *= scale;
+    t = from_doubles(dtype, t.dims(), v);
+  };
+}
+
+}  // namespace
+
+std::vector<StageKind> basic_stage_kinds() {
+  using T = OptionType;
+  return {
+      {{"decode",
+        "the field's bytes become the picture that later stages work on",
+        {{"field", T::text, "image", "u8 [bytes] of an image file, or u8 [h, w, c] pixels"},
+         {"colour", T::text, "rgb", "form of the pixels", kAny, kNone, {"rgb", "gray"}},
+         {"orient", T::boolean, true, "apply the EXIF orientation"},
+         {"truncated",
+          T::text,
+          "error",
+          "what a cut file is: an error, or filled where data is missing",
+          kAny,
+          kNone,
+          {"error", "fill"}},
+         {"max_pixels", T::integer, 178956970, "larger pictures are refused", 1}}},
+       make_decode},
+      {{"normalize",
+        "(pixel / 255 - mean) / std, with the element type and layout of the batch",
+        {{"mean", T::numbers, std::vector<double>{0.485, 0.456, 0.406}, "one number or one for each channel"},
+         {"std", T::numbers, std::vector<double>{0.229, 0.224, 0.225}, "one number or one for each channel"},
+         {"dtype", T::text, "f32", "element type", kAny, kNone, {"f32", "f16"}},
+         {"layout", T::text, "chw", "order of the dimensions", kAny, kNone, {"chw", "hwc"}}}},
+       make_normalize},
+      {{"one_hot",
+        "an integer label becomes f32 [classes]",
+        {{"field", T::text, "label", "the label"},
+         {"classes", T::integer, {}, "number of classes", 1, 1e7},
+         {"smoothing", T::number, 0.0, "share spread evenly over all classes", 0, 1}}},
+       make_one_hot},
+      {{"cast",
+        "another element type, after multiplying by scale",
+        {{"field", T::text, {}, "the field"},
+         {"dtype", T::text, {}, "element type"},
+         {"scale", T::number, 1.0, "factor"}}},
+       make_cast}};
+}
+
+}  // namespace pelton::data

@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "data/ops/stage.h"
+
+namespace pelton::data {
+namespace {
+
+bool has_targets(Sample& s) {
+  return s.find("boxes") || s.find("keypoints") || s.find("masks");
+}
+
+void crop(Sample& s, Rect r) {
+  s.picture().crop(r);
+  if (has_targets(s))
+    move_targets(s, {1, 0, -static_cast<double>(r.x0), 0, 1, -static_cast<double>(r.y0), 0, 0, 1}, r.width(),
+                 r.height());
+}
+
+void resize(Sample& s, int w, int h, Filter filter, bool antialias) {
+  LazyImage& p = s.picture();
+  const Matrix m = {
+      static_cast<double>(w) / p.width(), 0, 0, 0, static_cast<double>(h) / p.height(), 0, 0, 0, 1};
+  p.resize(w, h, filter, antialias);
+  if (has_targets(s)) move_targets(s, m, w, h);
+}
+
+void warp(Sample& s, const Matrix& out_to_in, int w, int h, Filter filter) {
+  s.picture().warp(out_to_in, w, h, filter);
+  if (has_targets(s)) move_targets(s, inverse(out_to_in), w, h);
+}
+
+Filter warp_filter(const Args& a) {
+  const Filter f = filter_from(a);
+  if (f != Filter::nearest && f != Filter::linear && f != Filter::cubic)
+    fail(ErrorCode::usage, cat("filter = \"", a.text("filter"), "\" is for resizing only"), a.where(),
+         "use nearest, linear or cubic");
+  return f;
+}
+
+StageFn make_crop(const Args& a, Match) {
+  return [size = size_from(a), x = Drawn(a, "x"), y = Drawn(a, "y"), fill = fill_from(a)](Sample& s,
+                                                                                          const Draw& d) {
+    LazyImage& p = s.picture();
+    p.set_fill(fill);
+    // Halves round to even, as Python's round does in other libraries' centre crops.
+    const int left = static_cast<int>(std::nearbyint((p.width() - size.first) * x(d)));
+    const int top = static_cast<int>(std::nearbyint((p.height() - size.second) * y(d)));
+    crop(s, {left, top, left + size.first, top + size.second});
+  };
+}
+
+StageFn make_resize(const Args& a, Match) {
+  const std::string mode = a.text("mode");
+  const auto size = size_from(a);
+  if (mode != "stretch" && a.numbers("size").size() != 1)
+    fail(ErrorCode::usage, cat("mode = \"", mode, "\" takes one size"), a.where());
+  return [size, mode, filter = filter_from(a), antialias = a.boolean("antialias")](Sample& s, const Draw&) {
+    const int w = s.picture().width(), h = s.picture().height();
+    if (mode == "stretch") return resize(s, size.first, size.second, filter, antialias);
+    const int from = mode == "shorter" ? std::min(w, h) : std::max(w, h);
+    auto side = [&](int v) {
+      return v == from ? size.first
+                       : std::max(1, static_cast<int>(static_cast<int64_t>(size.first) * v / from));
+    };
+    resize(s, side(w), side(h), filter, antialias);
+  };
+}
+
+StageFn make_random_resized_crop(const Args& a, Match) {
+  const auto scale = a.numbers("scale"), ratio = a.numbers("ratio");
+  if (scale.size() != 2 || scale[0] > scale[1] || !(scale[0] > 0) || ratio.size() != 2 ||
+      ratio[0] > ratio[1] || !(ratio[0] > 0))
+    fail(ErrorCode::usage, "'scale' and 'ratio' are [low, high] with 0 < low <= high", a.where());
+  return [size = size_from(a), scale, ratio, filter = filter_from(a), antialias = a.boolean("antialias")](
+             Sample& s, const Draw& d) {
+    const int w = s.picture().width(), h = s.picture().height();
+    Rect r;
+    for (uint32_t attempt = 0; attempt < 10 && r.width() == 0; ++attempt) {
+      const uint32_t slot = 64 + 4 * attempt;
+      const double area = static_cast<double>(w) * h * d.uniform(slot, scale[0], scale[1]);
+      const double aspect = std::exp(d.uniform(slot + 1, std::log(ratio[0]), std::log(ratio[1])));
+      const int cw = static_cast<int>(std::lrint(std::sqrt(area * aspect))),
+                ch = static_cast<int>(std::lrint(std::sqrt(area / aspect)));
+      if (cw < 1 || ch < 1 || cw > w || ch > h) continue;
+      const int x = static_cast<int>(d.below(slot + 2, w - cw + 1)),
+                y = static_cast<int>(d.below(slot + 3, h - ch + 1));
+      r = {x, y, x + cw, y + ch};
+    }
+    if (r.width() == 0) {  // the largest centred part within the ratios
+      const double whole = static_cast<double>(w) / h, aspect = std::clamp(whole, ratio[0], ratio[1]);
+      const int cw = whole > aspect ? std::max(1, static_cast<int>(std::lrint(h * aspect))) : w;
+      const int ch = whole < aspect ? std::max(1, static_cast<int>(std::lrint(w / aspect))) : h;
+      r = {(w - cw) / 2, (h - ch) / 2, (w - cw) / 2 + cw, (h - ch) / 2 + ch};
+    }
+    crop(s, r);
+    resize(s, size.first, size.second, filter, antialias);
+  };
+}
+
+StageFn make_flip(const Args& a, Match) {
+  return [across = Drawn(a, "horizontal"), down = Drawn(a, "vertical")](Sample& s, const Draw& d) {
+    LazyImage& p = s.picture();
+    const double w = p.width(), h = p.height();
+    const bool x = across.flag(d), y = down.flag(d);
+    if (x) p.mirror_x();
+    if (y) p.mirror_y();
+    if ((x || y) && has_targets(s))
+      move_targets(s, {x ? -1.0 : 1.0, 0, x ? w : 0, 0, y ? -1.0 : 1.0, y ? h : 0, 0, 0, 1}, p.width(),
+                   p.height());
+  };
+}
+
+// Output -> input for: shear, then scale, then rotate (degrees, counter-clockwise) about the centre, then
+// move.
+Matrix placement(int w, int h, double angle, double scale, double shear_x, double shear_y, double move_x,
+                 double move_y) {
+  const double t = angle * std::numbers::pi / 180, kx = std::tan(shear_x * std::numbers::pi / 180),
+               ky = std::tan(shear_y * std::numbers::pi / 180);
+  const Matrix rotate = {std::cos(t), std::sin(t), 0, -std::sin(t), std::cos(t), 0, 0, 0, 1};
+  const Matrix shear = {scale, scale * kx, 0, scale * ky, scale, 0, 0, 0, 1};
+  const Matrix to_centre = {1, 0, -w / 2.0, 0, 1, -h / 2.0, 0, 0, 1},
+               back = {1, 0, w / 2.0 + move_x, 0, 1, h / 2.0 + move_y, 0, 0, 1};
+  return inverse(multiply(back, multiply(rotate, multiply(shear, to_centre))));
+}
+
+StageFn make_rotate(const Args& a, Match) {
+  return [angle = Drawn(a, "angle"), filter = warp_filter(a), fill = fill_from(a),
+          expand = a.boolean("expand")](Sample& s, const Draw& d) {
+    LazyImage& p = s.picture();
+    p.set_fill(fill);
+    const int w = p.width(), h = p.height();
+    const double t = angle(d);
+    Matrix m = placement(w, h, t, 1, 0, 0, 0, 0);
+    if (!expand) return warp(s, m, w, h, filter);
+    const double c = std::abs(std::cos(t * std::numbers::pi / 180)),
+                 k = std::abs(std::sin(t * std::numbers::pi / 180));
+    const int ow = std::max(1, static_cast<int>(std::ceil(w * c + h * k - 1e-6))),
+              oh = std::max(1, static_cast<int>(std::ceil(w * k + h * c - 1e-6)));
+    m = multiply(m, {1, 0, (w - ow) / 2.0, 0, 1, (h - oh) / 2.0, 0, 0, 1});
+    warp(s, m, ow, oh, filter);
+  };
+}
+
+StageFn make_affine(const Args& a, Match) {
+  return [angle = Drawn(a, "angle"), scale = Drawn(a, "scale"), kx = Drawn(a, "shear_x"),
+          ky = Drawn(a, "shear_y"), mx = Drawn(a, "translate_x"), my = Drawn(a, "translate_y"),
+          filter = warp_filter(a), fill = fill_from(a)](Sample& s, const Draw& d) {
+    LazyImage& p = s.picture();
+    p.set_fill(fill);
+    const int w = p.width(), h = p.height();
+    warp(s, placement(w, h, angle(d), scale(d), kx(d), ky(d), mx(d) * w, my(d) * h), w, h, filter);
+  };
+}
+
+// The projective map that takes the corners of a w x h picture to `to`.
+Matrix corners_to(double w, double h, const std::array<double, 8>& to) {
+  const double x[4] = {0, w, w, 0}, y[4] = {0, 0, h, h};
+  double m[8][9] = {};
+  for (int i = 0; i < 4; ++i) {
+    const double u = to[static_cast<size_t>(2 * i)], v = to[static_cast<size_t>(2 * i + 1)];
+    const double r0[9] = {x[i], y[i], 1, 0, 0, 0, -u * x[i], -u * y[i], u},
+                 r1[9] = {0, 0, 0, x[i], y[i], 1, -v * x[i], -v * y[i], v};
+    std::copy_n(r0, 9, m[2 * i]);
+    std::copy_n(r1, 9, m[2 * i + 1]);
+  }
+  for (int c = 0; c < 8; ++c) {  // Gauss-Jordan with partial pivoting
+    int best = c;
+    for (int r = c; r < 8; ++r)
+      if (std::abs(m[r][c]) > std::abs(m[best][c])) best = r;
+    if (std::abs(m[best][c]) < 1e-12) fail(ErrorCode::usage, "the four corners lie on a line");
+    std::swap_ranges(m[c], m[c] + 9, m[best]);
+    for (int r = 0; r < 8; ++r)
+      if (const double f = m[r][c] / m[c][c]; r != c)
+        for (int k = c; k < 9; ++k) m[r][k] -= f * m[c][k];
+  }
+  Matrix out{};
+  for (size_t i = 0; i < 8; ++i) out[i] = m[i][8] / m[i][i];
+  out[8] = 1;
+  return out;
+}
+
+StageFn make_perspective(const Args& a, Match) {
+  return [amount = Drawn(a, "distortion"), filter = warp_filter(a), fill = fill_from(a)](Sample& s,
+                                                                                         const Draw& d) {
+    LazyImage& p = s.picture();
+    p.set_fill(fill);
+    const int w = p.width(), h = p.height();
+    const double k = amount(d) / 2;
+    std::array<double, 8> to{};
+    for (uint32_t i = 0; i < 4; ++i) {  // each corner moves inwards by up to k of the side
+      const bool right = i == 1 || i == 2, bottom = i >= 2;
+      const double dx = d.uniform(64 + 2 * i) * k * w, dy = d.uniform(65 + 2 * i) * k * h;
+      to[2 * i] = right ? w - dx : dx;
+      to[2 * i + 1] = bottom ? h - dy : dy;
+    }
+    warp(s, inverse(corners_to(w, h, to)), w, h, filter);
+  };
+}
+
+StageFn make_pad(const Args& a, Match) {
+  const auto& v = a.numbers("border");
+  if (v.size() != 1 && v.size() != 2 && v.size() != 4)
+    fail(ErrorCode::usage, cat("'border' has ", v.size(), " numbers"), a.where(),
+         "write [all], [x, y] or [left, top, right, bottom]");
+  std::array<int, 4> b{};
+  for (size_t i = 0; i < 4; ++i) b[i] = static_cast<int>(v[i % v.size()]);
+  return [b, fill = fill_from(a), multiple = static_cast<int>(a.integer("multiple"))](Sample& s,
+                                                                                      const Draw&) {
+    LazyImage& p = s.picture();
+    p.set_fill(fill);
+    const int w = p.width() + b[0] + b[2], h = p.height() + b[1] + b[3];
+    const int more_x = (multiple - w % multiple) % multiple, more_y = (multiple - h % multiple) % multiple;
+    p.pad(b[0], b[1], b[2] + more_x, b[3] + more_y);
+    if (has_targets(s))
+      move_targets(s, {1, 0, static_cast<double>(b[0]), 0, 1, static_cast<double>(b[1]), 0, 0, 1}, p.width(),
+                   p.height());
+  };
+}
+
+double overlap(const float* box, const double* c) {  // share of c's area that box covers, as IoU
+  const double w = std::min<double>(box[2], c[2]) - std::max<double>(box[0], c[0]),
+               h = std::min<double>(box[3], c[3]) - std::max<double>(box[1], c[1]);
+  if (w <= 0 || h <= 0) return 0;
+  const double both = w * h, a = static_cast<double>(box[2] - box[0]) * (box[3] - box[1]),
+               b = (c[2] - c[0]) * (c[3] - c[1]);
+  return both / (a + b - both);
+}
+
+// The crop of SSD training: a part that overlaps some box by a drawn minimum; boxes stay when their centre
+// does.
+StageFn make_ssd_crop(const Args&, Match) {
+  return [](Sample& s, const Draw& d) {
+    const int w = s.picture().width(), h = s.picture().height();
+    Tensor boxes = s.at("boxes");
+    constexpr double minimum[] = {-1, 0, 0.1, 0.3, 0.5, 0.7, 0.9};
+    for (uint32_t round = 0; round < 50; ++round) {
+      const double need = minimum[d.below(64 + round * 8, 7)];
+      if (need < 0) return;  // the whole picture
+      const uint32_t slot = 65 + round * 8;
+      const int cw = static_cast<int>(w * d.uniform(slot, 0.3, 1)),
+                ch = static_cast<int>(h * d.uniform(slot + 1, 0.3, 1));
+      if (cw < 1 || ch < 1 || cw > 2 * ch || ch > 2 * cw) continue;
+      const int x = static_cast<int>(d.below(slot + 2, w - cw + 1)),
+                y = static_cast<int>(d.below(slot + 3, h - ch + 1));
+      const double c[4] = {static_cast<double>(x), static_cast<double>(y), static_cast<double>(x + cw),
+                           static_cast<double>(y + ch)};
+      bool good = false;
+      Tensor kept = boxes.clone();
+      float* b = kept.as_mutable<float>();
+      for (int64_t i = 0; i < kept.dims()[0]; ++i, b += 4) {
+        const double mx = (b[0] + b[2]) / 2, my = (b[1] + b[3]) / 2;
+        const bool inside = mx > c[0] && my > c[1] && mx < c[2] && my < c[3];
+        good |= inside && overlap(b, c) >= need;
+        if (!inside) std::fill_n(b, 4, -1.f);  // falls outside, so move_targets drops it
+      }
+      if (!good) continue;
+      s.set("boxes", std::move(kept));
+      return crop(s, {x, y, x + cw, y + ch});
+    }
+  };
+}
+
+}  // namespace
+
+std::vector<StageKind> geometry_stage_kinds() {
+  using T = OptionType;
+  const OptionSpec size = {"size", T::numbers, {}, "one number, or [height, width]", 1, 1 << 16};
+  auto random = [](const char* name, Param fallback, const char* doc, double low = kAny,
+                   double high = kNone) {
+    return OptionSpec{name, T::number, std::move(fallback), doc, low, high, {}, true};
+  };
+  auto coin_option = [](const char* name, Param fallback, const char* doc) {
+    return OptionSpec{name, T::boolean, std::move(fallback), doc, kAny, kNone, {}, true};
+  };
+  return {
+      {{"crop",
+        "a part of the picture; what lies outside it is fill",
+        {size, random("x", 0.5, "0: left, 0.5: centre, 1: right", 0, 1),
+         random("y", 0.5, "0: top, 0.5: centre, 1: bottom", 0, 1), fill_option()}},
+       make_crop},
+      {{"resize",
+        "another size",
+        {size,
+         {"mode",
+          T::text,
+          "stretch",
+          "what takes the size: both sides, the shorter one or the longer one (the other follows)",
+          kAny,
+          kNone,
+          {"stretch", "shorter", "longer"}},
+         filter_option(),
+         antialias_option()}},
+       make_resize},
+      {{"random_resized_crop",
+        "a random part of random area and aspect ratio, resized",
+        {size,
+         {"scale", T::numbers, std::vector<double>{0.08, 1}, "[low, high] share of the area"},
+         {"ratio", T::numbers, std::vector<double>{3.0 / 4, 4.0 / 3}, "[low, high] width over height"},
+         filter_option(),
+         antialias_option()}},
+       make_random_resized_crop},
+      {{"flip",
+        "mirrors the picture",
+        {coin_option("horizontal", coin(0.5), "left and right"),
+         coin_option("vertical", false, "top and bottom")}},
+       make_flip},
+      {{"rotate",
+        "turns about the centre",
+        {random("angle", {}, "degrees, counter-clockwise"),
+         {"expand", T::boolean, false, "grow to hold the whole turned picture"},
+         filter_option(),
+         fill_option()}},
+       make_rotate},
+      {{"affine",
+        "shear, scale, rotate about the centre, and move",
+        {random("angle", 0.0, "degrees, counter-clockwise"), random("scale", 1.0, "factor", 1e-3, 1e3),
+         random("shear_x", 0.0, "degrees", -80, 80), random("shear_y", 0.0, "degrees", -80, 80),
+         random("translate_x", 0.0, "share of the width"), random("translate_y", 0.0, "share of the height"),
+         filter_option(), fill_option()}},
+       make_affine},
+      {{"perspective",
+        "moves the corners inwards at random",
+        {random("distortion", 0.5, "largest move of a corner, in halves of the side", 0, 0.9),
+         filter_option(), fill_option()}},
+       make_perspective},
+      {{"pad",
+        "a border of fill",
+        {{"border", T::numbers, std::vector<double>{0},
+          "[all], [x, y] or [left, top, right, bottom] in pixels", 0, 1 << 16},
+         {"multiple", T::integer, 1, "both sides grow (right and bottom) to a multiple of this", 1, 1 << 16},
+         fill_option()}},
+       make_pad},
+      {{"ssd_crop", "a random part that keeps enough of some box", {}}, make_ssd_crop}};
+}
+
+}  // namespace pelton::data

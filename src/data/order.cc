@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/order.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <utility>
+
+#include "base/error.h"
+#include "base/philox.h"
+
+namespace pelton::data {
+
+Permutation::Permutation(uint64_t seed, uint64_t stream, int64_t n) : seed_(seed), stream_(stream), n_(n) {
+  const int bits = std::bit_width(static_cast<uint64_t>(std::max<int64_t>(n - 1, 1)));
+  half_bits_ = static_cast<uint32_t>((bits + 1) / 2);
+}
+
+// A Feistel network over the next even power of two; positions outside 0 .. n-1 walk on until they come back.
+int64_t Permutation::operator()(int64_t i) const {
+  const uint64_t mask = (uint64_t{1} << half_bits_) - 1;
+  uint64_t v = static_cast<uint64_t>(i);
+  do {
+    uint64_t left = v >> half_bits_, right = v & mask;
+    for (uint32_t round = 0; round < 6; ++round) {
+      const PhiloxBlock w = philox4x32_10({static_cast<uint32_t>(right), static_cast<uint32_t>(right >> 32),
+                                           round, static_cast<uint32_t>(stream_)},
+                                          {static_cast<uint32_t>(seed_), static_cast<uint32_t>(seed_ >> 32)});
+      const uint64_t mixed = (uint64_t{w[1]} << 32 | w[0]) & mask;
+      left = std::exchange(right, left ^ mixed);
+    }
+    v = left << half_bits_ | right;
+  } while (v >= static_cast<uint64_t>(n_));
+  return static_cast<int64_t>(v);
+}
+
+Order::Order(OrderOptions o) : o_(o) {
+  if (o.samples < 1) fail(ErrorCode::usage, "the source has no samples");
+  if (o.batch < 1) fail(ErrorCode::usage, cat("the batch size is ", o.batch));
+  if (o.shards < 1 || o.shard < 0 || o.shard >= o.shards)
+    fail(ErrorCode::usage, cat("shard ", o.shard, " of ", o.shards, " does not exist"), "",
+         "shards count from 0");
+  if (o.samples < o.shards)
+    fail(ErrorCode::usage, cat(o.samples, " samples cannot feed ", o.shards, " shards"), "",
+         "use fewer shards or more samples");
+  smallest_ = o.samples / o.shards;
+  largest_ = (o.samples + o.shards - 1) / o.shards;
+  steps_ = o.last == LastBatch::drop ? smallest_ / o.batch : (largest_ + o.batch - 1) / o.batch;
+  if (steps_ == 0)
+    fail(ErrorCode::usage, cat("shards of ", smallest_, " samples hold no whole batch of ", o.batch), "",
+         "use a smaller batch, or last_batch fill or partial");
+}
+
+int64_t Order::begin(int64_t shard) const {
+  return static_cast<int64_t>(static_cast<__int128>(shard) * o_.samples / o_.shards);
+}
+
+// Without stick, the part of the order that a worker reads moves on by one every epoch.
+int64_t Order::shard_of(int64_t epoch) const {
+  return o_.stick ? o_.shard : (o_.shard + epoch) % o_.shards;
+}
+
+int64_t Order::count(int64_t epoch, int64_t step) const {
+  if (o_.last != LastBatch::partial) return o_.batch;
+  const int64_t shard = shard_of(epoch), mine = begin(shard + 1) - begin(shard);
+  return std::clamp<int64_t>(mine - step * o_.batch, 1, o_.batch);
+}
+
+Order::Item Order::at(int64_t epoch, int64_t step, int64_t i) const {
+  const int64_t shard = shard_of(epoch);
+  const int64_t first = begin(shard), mine = begin(shard + 1) - first;
+  const int64_t wanted = step * o_.batch + i;
+  const bool padding = wanted >= mine;
+  int64_t at = wanted % mine;
+  if (!o_.shuffle) return {first + at, padding};
+  // Epoch 2^32 - 1 of the seed's streams orders the samples once for all when shards keep theirs.
+  if (o_.stick) {
+    const Permutation global(o_.seed, 0xffffffffu, o_.samples),
+        inner(o_.seed ^ 0x9e3779b97f4a7c15u, static_cast<uint64_t>(epoch), mine);
+    return {global(first + inner(at)), padding};
+  }
+  return {Permutation(o_.seed, static_cast<uint64_t>(epoch), o_.samples)(first + at), padding};
+}
+
+std::string Order::str() const {
+  const int64_t slots = steps_ * o_.batch;
+  std::string out =
+      cat(o_.samples, " samples in ", o_.shards, o_.shards == 1 ? " shard" : " shards", " of ", smallest_);
+  if (largest_ != smallest_) append(out, cat(" or ", largest_));
+  append(out, cat(": ", steps_, " steps of ", o_.batch));
+  int64_t repeated = std::max<int64_t>(0, slots * o_.shards - o_.samples),
+          dropped = std::max<int64_t>(0, o_.samples - slots * o_.shards);
+  if (o_.last == LastBatch::partial)  // the smaller shards, when their last step would be empty
+    repeated = smallest_ == (steps_ - 1) * o_.batch ? largest_ * o_.shards - o_.samples : 0;
+  append(out, cat(", ", repeated, " repeated, ", dropped, " dropped"));
+  return out;
+}
+
+}  // namespace pelton::data

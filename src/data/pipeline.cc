@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/pipeline.h"
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/thread_pool.h"
+#include "data/batch_builder.h"
+#include "data/stages.h"
+
+namespace pelton::data {
+namespace {
+
+constexpr int kReplacements = 16;  // other samples tried for a bad one
+constexpr int64_t kBadGrace = 10;  // bad samples that never stop a run, unless bad_limit is 0
+
+// One batch in the making.
+struct Work {
+  int64_t epoch = 0, step = 0, count = 0;
+  std::unique_ptr<BatchBuilder> builder;
+  std::vector<Order::Item> items;
+  std::vector<uint8_t> blank;  // slots without a sample; each written by its own task only
+  int64_t left = 0;            // slots to do; guarded by Core::mutex
+  std::vector<BadSample> bad;  // guarded by Core::mutex
+  std::exception_ptr fatal;    // guarded by Core::mutex
+};
+
+// What a pipeline and the pool's tasks share; the tasks keep it alive.
+struct Core {
+  Core(SampleMaker m, Order o) : maker(std::move(m)), order(std::move(o)) {}
+  SampleMaker maker;
+  Order order;
+  SamplePlan plan;
+  std::atomic<int64_t> finish_ns{0};
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<std::pair<std::shared_ptr<Work>, int64_t>> queue;  // slots to do
+  int runners = 0, working = 0;
+  bool stopping = false;
+  int64_t samples = 0, bad = 0;
+  std::map<std::string, int64_t> reasons;
+
+  void process(Work& work, int64_t slot);
+  bool run_one(std::unique_lock<std::mutex>& lock);
+  void drain();
+};
+
+bool is_fatal(ErrorCode c) {
+  return c == ErrorCode::usage || c == ErrorCode::internal || c == ErrorCode::bad_name ||
+         c == ErrorCode::out_of_memory || c == ErrorCode::cancelled;
+}
+
+void Core::process(Work& work, int64_t slot) {
+  Order::Item& item = work.items[static_cast<size_t>(slot)];
+  const PipelineSpec& spec = maker.spec();
+  const int64_t asked = item.index;
+  for (int attempt = 0;; ++attempt) {
+    std::string op;
+    Sample sample;
+    try {
+      sample = maker.make(item.index, work.epoch, &op);
+      op = sample.image ? "decode" : "batch";
+      const int64_t before = now_ns();
+      try {
+        work.builder->put(slot, sample);
+      } catch (const Error& e) {
+        throw e.within(sample.origin.str());
+      }
+      finish_ns.fetch_add(now_ns() - before, std::memory_order_relaxed);
+      return;
+    } catch (const Error& e) {
+      std::lock_guard lock(mutex);
+      const bool raise = is_fatal(e.code()) || spec.bad_samples == "raise";
+      work.bad.push_back({work.epoch, work.step, item.index, e.where(), op, e.message()});
+      ++bad;
+      if (reasons.size() < 1000) ++reasons[cat(op, ": ", e.message())];
+      if (raise && !work.fatal)
+        work.fatal = std::make_exception_ptr(e.within(cat("sample ", item.index, ", ", op)));
+      if (raise || spec.bad_samples != "replace" || attempt == kReplacements) break;
+    }
+    item.index = Draw(spec.seed, static_cast<uint64_t>(work.epoch), static_cast<uint64_t>(asked), 0xffffffffu)
+                     .below(static_cast<uint32_t>(attempt), order.options().samples);
+  }
+  work.blank[static_cast<size_t>(slot)] = 1;
+}
+
+// Does one queued slot; false when there is none. Called and left with the lock held.
+bool Core::run_one(std::unique_lock<std::mutex>& lock) {
+  if (stopping || queue.empty()) return false;
+  auto [work, slot] = std::move(queue.front());
+  queue.pop_front();
+  ++working;
+  lock.unlock();
+  std::exception_ptr error;
+  try {
+    process(*work, slot);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  lock.lock();
+  --working;
+  ++samples;
+  if (error && !work->fatal) work->fatal = error;
+  if (--work->left == 0 || stopping || working == 0) changed.notify_all();
+  return true;
+}
+
+// Forgets what is queued and waits for what is being worked on.
+void Core::drain() {
+  std::unique_lock lock(mutex);
+  stopping = true;
+  queue.clear();
+  changed.wait(lock, [&] { return working == 0; });
+  stopping = false;
+}
+
+Order order_of(const PipelineSpec& spec, const Source& source, const RunOptions& o) {
+  OrderOptions order;
+  order.samples = source.size();
+  order.batch = o.batch;
+  order.shards = o.shards;
+  order.shard = o.shard;
+  order.seed = spec.seed;
+  order.shuffle = spec.source.shuffle;
+  order.last = o.last;
+  order.stick = o.stick_to_shard;
+  return Order(order);
+}
+
+}  // namespace
+
+struct Pipeline::Impl {
+  Impl(PipelineSpec spec, std::shared_ptr<const Source> source, RunOptions o)
+      : options(o), core(std::make_shared<Core>(SampleMaker(spec, source), order_of(spec, *source, o))) {
+    if (options.prefetch < 1)
+      fail(ErrorCode::usage, cat("prefetch is ", options.prefetch, ", not at least 1"));
+  }
+
+  // Learns the shape of a sample from the first good one, and how many batches fit the budget.
+  void learn_plan() {
+    std::string first_error;
+    const int64_t n = core->order.options().samples;
+    for (int64_t i = 0; i < std::min<int64_t>(n, 100); ++i) {
+      try {
+        Sample s = core->maker.make(
+            core->order.at(epoch, 0, i % core->order.options().batch).index + i / core->order.options().batch,
+            epoch);
+        core->plan = plan_of(s);
+        break;
+      } catch (const Error& e) {
+        if (is_fatal(e.code())) throw;
+        if (first_error.empty()) first_error = e.what();
+      }
+    }
+    if (core->plan.empty())
+      fail(ErrorCode::bad_format,
+           cat("none of the first ", std::min<int64_t>(n, 100),
+               " samples can be read; the first one: ", first_error),
+           core->maker.spec().name);
+    batch_bytes = plan_bytes(core->plan) * options.batch;
+    window = options.prefetch + 1;
+    const int64_t fit = batch_bytes > 0 ? options.memory_budget_bytes / batch_bytes : window;
+    if (fit < 1)
+      fail(ErrorCode::limit,
+           cat("one batch takes ", batch_bytes, " bytes, the memory budget is ", options.memory_budget_bytes),
+           core->maker.spec().name, "raise memory_budget_bytes or use a smaller batch");
+    if (fit < window) {
+      log_warn("data: ", fit, " instead of ", window, " batches in flight, to stay within ",
+               options.memory_budget_bytes, " bytes");
+      window = fit;
+    }
+    buffers = std::make_shared<BufferPool>(static_cast<size_t>(window + 2) * core->plan.size());
+  }
+
+  void enqueue() {
+    while (static_cast<int64_t>(works.size()) < window) {
+      auto work = std::make_shared<Work>();
+      work->epoch = next_epoch;
+      work->step = next_step;
+      work->count = work->left = core->order.count(next_epoch, next_step);
+      work->builder = std::make_unique<BatchBuilder>(core->plan, work->count, buffers);
+      for (int64_t i = 0; i < work->count; ++i)
+        work->items.push_back(core->order.at(next_epoch, next_step, i));
+      work->blank.assign(static_cast<size_t>(work->count), 0);
+      if (++next_step == core->order.steps()) next_step = 0, ++next_epoch;
+      works.push_back(work);
+      std::lock_guard lock(core->mutex);
+      for (int64_t i = 0; i < work->count; ++i) core->queue.emplace_back(work, i);
+    }
+    // The consumer works too while it waits, so it needs one helper fewer than there are threads.
+    std::lock_guard lock(core->mutex);
+    const int wanted =
+        static_cast<int>(std::min<size_t>(static_cast<size_t>(threads() - 1), core->queue.size()));
+    for (; core->runners < wanted; ++core->runners)
+      spawn([core = core] {
+        std::unique_lock inner(core->mutex);
+        while (core->run_one(inner)) {
+        }
+        --core->runners;
+      });
+  }
+
+  void check_limit() {
+    const double limit = core->maker.spec().bad_limit;
+    const int64_t allowed = static_cast<int64_t>(limit * static_cast<double>(core->samples));
+    if (core->bad <= allowed || (limit > 0 && core->bad <= kBadGrace)) return;
+    const auto top = std::ranges::max_element(core->reasons, {}, [](const auto& r) { return r.second; });
+    fail(ErrorCode::limit,
+         cat(core->bad, " of ", core->samples, " samples could not be used, above bad_limit = ", limit,
+             "; most often: ", top->first, " (", top->second, " times)"),
+         core->maker.spec().name, "run pelton data --verify to list the bad samples");
+  }
+
+  RunOptions options;
+  std::shared_ptr<Core> core;
+  std::shared_ptr<BufferPool> buffers;
+  std::deque<std::shared_ptr<Work>> works;  // in flight, oldest first
+  int64_t epoch = 0, step = 0;              // of the batch that next() gives next
+  int64_t next_epoch = 0, next_step = 0;    // of the batch that is queued next
+  int64_t window = 0, batch_bytes = 0, batches = 0, wait_ns = 0;
+};
+
+Pipeline::Pipeline(PipelineSpec spec, RunOptions options)
+    : Pipeline(spec,
+               std::shared_ptr<const Source>(
+                   open_source(spec.source, spec.folder, spec.seed, cat(spec.name, " source"))),
+               options) {}
+
+Pipeline::Pipeline(PipelineSpec spec, std::shared_ptr<const Source> source, RunOptions options)
+    : impl_(std::make_unique<Impl>(std::move(spec), std::move(source), options)) {}
+
+Pipeline::~Pipeline() {
+  std::unique_lock lock(impl_->core->mutex);
+  impl_->core->stopping = true;  // tasks that start later see it and leave
+  impl_->core->queue.clear();
+  impl_->core->changed.wait(lock, [&] { return impl_->core->working == 0; });
+}
+
+bool Pipeline::next(Batch& batch) {
+  Impl& m = *impl_;
+  Core& core = *m.core;
+  if (m.step == core.order.steps()) {
+    m.step = 0;
+    ++m.epoch;
+    return false;
+  }
+  const int64_t before = now_ns();
+  if (core.plan.empty()) m.learn_plan();
+  m.enqueue();
+  std::shared_ptr<Work> work = m.works.front();
+  {
+    std::unique_lock lock(core.mutex);
+    while (work->left > 0)
+      if (!core.run_one(lock))
+        core.changed.wait(lock, [&] { return work->left == 0 || !core.queue.empty(); });
+    m.wait_ns += now_ns() - before;
+    if (work->fatal) std::rethrow_exception(work->fatal);
+    m.check_limit();
+  }
+  Batch out;
+  out.epoch = work->epoch;
+  out.step = work->step;
+  out.bad = std::move(work->bad);
+  std::vector<int64_t> keep;
+  for (int64_t i = 0; i < work->count; ++i) {
+    const size_t at = static_cast<size_t>(i);
+    if (work->blank[at] && core.maker.spec().bad_samples != "mark" &&
+        core.maker.spec().bad_samples != "replace")
+      continue;
+    keep.push_back(i);
+    out.indices.push_back(work->items[at].index);
+    out.valid.push_back(!work->blank[at]);
+    out.padding += work->items[at].padding;
+  }
+  if (keep.empty())
+    fail(ErrorCode::bad_format,
+         cat("no sample of the batch could be used; the first: ",
+             out.bad.empty() ? "" : cat(out.bad[0].origin, ": ", out.bad[0].reason)),
+         core.maker.spec().name);
+  work->builder->build(keep, work->blank, out);
+  m.works.pop_front();
+  ++m.step;
+  ++m.batches;
+  batch = std::move(out);
+  m.enqueue();
+  return true;
+}
+
+PipelineState Pipeline::state() const {
+  const Impl& m = *impl_;
+  const bool at_end = m.step == m.core->order.steps();
+  const OrderOptions& o = m.core->order.options();
+  const std::string order =
+      checksum(cat(o.batch, " ", o.shards, " ", o.shard, " ", static_cast<int>(o.last), " ", o.stick))
+          .str()
+          .substr(0, 8);
+  return {at_end ? m.epoch + 1 : m.epoch, at_end ? 0 : m.step, cat(m.core->maker.fingerprint(), "-", order)};
+}
+
+void Pipeline::restore(const PipelineState& s) {
+  Impl& m = *impl_;
+  const std::string mine = state().fingerprint, where = m.core->maker.spec().name;
+  if (s.fingerprint.substr(0, 16) != mine.substr(0, 16))
+    fail(ErrorCode::usage,
+         "the saved state belongs to another pipeline: description, seed or source have changed", where,
+         "resume with the pipeline it was saved from");
+  if (s.step != 0 && s.fingerprint != mine)
+    fail(ErrorCode::usage,
+         "the saved state is in the middle of an epoch, which batch size, shards and last-batch policy must "
+         "not change",
+         where, "resume with the same ones, or from the end of an epoch");
+  if (s.epoch < 0 || s.step < 0 || s.step >= m.core->order.steps())
+    fail(ErrorCode::usage, cat("the saved state names step ", s.step, " of ", m.core->order.steps()), where);
+  m.core->drain();
+  m.works.clear();
+  m.epoch = m.next_epoch = s.epoch;
+  m.step = m.next_step = s.step;
+}
+
+std::string PipelineState::str() const {
+  return cat("1 ", epoch, " ", step, " ", fingerprint);
+}
+
+PipelineState PipelineState::parse(const std::string& text) {
+  PipelineState s;
+  int64_t version = 0;
+  const char *at = text.data(), *end = at + text.size();
+  for (int64_t* v : {&version, &s.epoch, &s.step}) {
+    auto r = std::from_chars(at, end, *v);
+    if (r.ec != std::errc() || r.ptr == end || *r.ptr != ' ')
+      fail(ErrorCode::bad_format, cat("'", text.substr(0, 80), "' is not a pipeline state"));
+    at = r.ptr + 1;
+  }
+  if (version != 1)
+    fail(ErrorCode::unsupported_version, cat("pipeline state version ", version, " is not known"));
+  s.fingerprint.assign(at, end);
+  return s;
+}
+
+int64_t Pipeline::steps() const {
+  return impl_->core->order.steps();
+}
+const Order& Pipeline::order() const {
+  return impl_->core->order;
+}
+const Source& Pipeline::source() const {
+  return impl_->core->maker.source();
+}
+const PipelineSpec& Pipeline::spec() const {
+  return impl_->core->maker.spec();
+}
+Sample Pipeline::make_sample(int64_t index, int64_t epoch) const {
+  return impl_->core->maker.make(index, epoch);
+}
+
+PipelineReport Pipeline::report() const {
+  const Impl& m = *impl_;
+  Core& core = *m.core;
+  PipelineReport r;
+  std::lock_guard lock(core.mutex);
+  r.samples = core.samples;
+  r.batches = m.batches;
+  r.bad = core.bad;
+  r.bad_by_reason.assign(core.reasons.begin(), core.reasons.end());
+  std::ranges::stable_sort(r.bad_by_reason, std::greater(), [](const auto& x) { return x.second; });
+  r.read_seconds = static_cast<double>(core.maker.read_ns()) * 1e-9;
+  for (size_t i = 0; i < core.maker.spec().stages.size(); ++i)
+    r.stage_seconds.emplace_back(core.maker.spec().stages[i].op,
+                                 static_cast<double>(core.maker.stage_ns(i)) * 1e-9);
+  r.stage_seconds.emplace_back("finish", static_cast<double>(core.finish_ns) * 1e-9);
+  r.wait_seconds = static_cast<double>(m.wait_ns) * 1e-9;
+  r.batch_bytes = m.batch_bytes;
+  r.in_flight = m.window;
+  return r;
+}
+
+}  // namespace pelton::data

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/sample.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace pelton::data {
+namespace {
+
+Tensor keep_rows(const Tensor& t, const std::vector<int64_t>& rows) {
+  Dims dims = t.dims();
+  dims[0] = static_cast<int64_t>(rows.size());
+  Tensor out(t.dtype(), dims);
+  if (t.count() == 0 || rows.empty()) return out;
+  const size_t row = static_cast<size_t>(t.bytes() / t.dims()[0]);
+  auto* dst = static_cast<uint8_t*>(out.mutable_data());
+  for (int64_t r : rows)
+    std::memcpy(std::exchange(dst, dst + row),
+                static_cast<const uint8_t*>(t.data()) + static_cast<size_t>(r) * row, row);
+  return out;
+}
+
+Tensor moved_masks(const Tensor& masks, const Matrix& back, int width, int height) {
+  const int64_t n = masks.dims()[0], h = masks.dims()[1], w = masks.dims()[2];
+  Tensor out = Tensor::zeros(DType::u8, {n, height, width});
+  uint8_t* dst = out.as_mutable<uint8_t>();
+  for (int j = 0; j < height; ++j)
+    for (int i = 0; i < width; ++i) {
+      double x = i + 0.5, y = j + 0.5;
+      apply(back, x, y);
+      if (!(x >= 0 && y >= 0 && x < static_cast<double>(w) && y < static_cast<double>(h))) continue;
+      const int64_t from = static_cast<int64_t>(y) * w + static_cast<int64_t>(x);
+      for (int64_t k = 0; k < n; ++k)
+        dst[(k * height + j) * width + i] = masks.as<uint8_t>()[k * h * w + from];
+    }
+  return out;
+}
+
+}  // namespace
+
+std::string Origin::str() const {
+  std::string out = file;
+  if (!member.empty()) append(out, cat(out.empty() ? "" : ", member ", member));
+  if (offset >= 0) append(out, cat(" at byte ", offset));
+  return out;
+}
+
+Tensor* Sample::find(std::string_view name) {
+  for (auto& [key, value] : fields)
+    if (key == name) return &value;
+  return nullptr;
+}
+
+Tensor& Sample::at(std::string_view name) {
+  if (Tensor* t = find(name)) return *t;
+  std::string have;
+  for (const auto& f : fields) append(have, cat(have.empty() ? "" : ", ", f.first));
+  fail(ErrorCode::bad_name, cat("the sample has no field '", name, "'"), "", cat("it has: ", have));
+}
+
+void Sample::set(std::string_view name, Tensor value) {
+  if (Tensor* t = find(name))
+    *t = std::move(value);
+  else
+    fields.emplace_back(name, std::move(value));
+}
+
+void Sample::erase(std::string_view name) {
+  std::erase_if(fields, [&](const auto& f) { return f.first == name; });
+}
+
+LazyImage& Sample::picture() {
+  if (!image) fail(ErrorCode::usage, "there is no picture yet", "", "put a decode stage first");
+  return *image;
+}
+
+void move_targets(Sample& s, const Matrix& forward, int width, int height) {
+  Tensor *boxes = s.find("boxes"), *points = s.find("keypoints"), *masks = s.find("masks");
+  if (masks) *masks = moved_masks(*masks, inverse(forward), width, height);
+  if (points) {
+    float* p = points->as_mutable<float>();
+    for (int64_t i = 0; i < points->count() / 3; ++i, p += 3) {
+      double x = p[0], y = p[1];
+      apply(forward, x, y);
+      p[0] = static_cast<float>(x);
+      p[1] = static_cast<float>(y);
+      if (!(x >= 0 && y >= 0 && x < width && y < height)) p[2] = 0;
+    }
+  }
+  if (!boxes) return;
+  std::vector<int64_t> kept;
+  float* b = boxes->as_mutable<float>();
+  for (int64_t i = 0; i < boxes->dims()[0]; ++i, b += 4) {
+    double low[2] = {1e30, 1e30}, high[2] = {-1e30, -1e30};
+    for (int corner = 0; corner < 4; ++corner) {
+      double p[2] = {b[corner & 1 ? 2 : 0], b[corner & 2 ? 3 : 1]};
+      apply(forward, p[0], p[1]);
+      for (int k = 0; k < 2; ++k) low[k] = std::min(low[k], p[k]), high[k] = std::max(high[k], p[k]);
+    }
+    b[0] = static_cast<float>(std::clamp<double>(low[0], 0, width));
+    b[1] = static_cast<float>(std::clamp<double>(low[1], 0, height));
+    b[2] = static_cast<float>(std::clamp<double>(high[0], 0, width));
+    b[3] = static_cast<float>(std::clamp<double>(high[1], 0, height));
+    if (b[2] > b[0] && b[3] > b[1]) kept.push_back(i);
+  }
+  if (static_cast<int64_t>(kept.size()) == boxes->dims()[0]) return;
+  for (auto& [name, value] : s.fields)
+    if (name == "boxes" || name == "keypoints" || name == "masks" || name.starts_with("box_"))
+      value = keep_rows(value, kept);
+}
+
+}  // namespace pelton::data

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// One sample on its way: named tensors, the picture that is being worked on, and where it all came from.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "data/image/lazy_image.h"
+#include "tensor/tensor.h"
+
+namespace pelton::data {
+
+// The place people look for a bad sample.
+struct Origin {
+  std::string file;
+  std::string member;   // of an archive, or a record's key
+  int64_t offset = -1;  // bytes into the file; -1: not applicable
+  std::string str() const;
+};
+
+struct Sample {
+  int64_t index = 0;  // within its source
+  Origin origin;
+  std::vector<std::pair<std::string, Tensor>> fields;
+  std::optional<LazyImage> image;  // after decode; the field "image" of the batch
+  PixelFormat format{DType::u8, false, {}, {1, 1, 1, 1}};
+
+  Tensor* find(std::string_view name);
+  Tensor& at(std::string_view name);              // bad_name, listing the fields, when absent
+  void set(std::string_view name, Tensor value);  // adds or replaces
+  void erase(std::string_view name);
+  LazyImage& picture();  // usage error before decode
+};
+
+// Targets follow the picture: boxes f32 [n, 4] (x0, y0, x1, y1 in pixels), keypoints f32 [n, k, 3] (x, y,
+// visible), masks u8 [n, h, w]. `forward` maps old pixel positions to new ones in a picture of width x
+// height. Boxes are cut to the picture; those with nothing left are dropped with their row in every field
+// named "box_*", in keypoints and in masks.
+void move_targets(Sample& sample, const Matrix& forward, int width, int height);
+
+}  // namespace pelton::data

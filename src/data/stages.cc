@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/stages.h"
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "base/hash.h"
+
+namespace pelton::data {
+namespace {
+
+Match match_from(const std::string& s) {
+  return s == "pillow"        ? Match::pillow
+         : s == "torchvision" ? Match::torchvision
+         : s == "opencv"      ? Match::opencv
+                              : Match::none;
+}
+
+std::string text_of(const Options& options) {
+  std::string out;
+  for (const auto& [key, value] : options) append(out, cat(key, "=", value.str(), ";"));
+  return out;
+}
+
+const Schema& parts_schema(bool mixed) {
+  using T = OptionType;
+  static const Schema concat = {"concat", "all parts one after another", {}};
+  static const Schema mix = {"mix",
+                             "parts by weight",
+                             {{"weights", T::numbers, {}, "one for each part", 0},
+                              {"count", T::integer, {}, "samples an epoch", 1}}};
+  return mixed ? mix : concat;
+}
+
+}  // namespace
+
+std::unique_ptr<Source> open_source(const SourceSpec& spec, const std::string& folder, uint64_t seed,
+                                    const std::string& where) {
+  if (spec.kind != "concat" && spec.kind != "mix") {
+    if (!spec.parts.empty())
+      fail(ErrorCode::usage, cat("source kind '", spec.kind, "' takes no 'sources'"), where,
+           "kinds concat and mix do");
+    return make_source(spec.kind, spec.options, folder, where);
+  }
+  const Args args(parts_schema(spec.kind == "mix"), spec.options, where);
+  if (spec.parts.empty())
+    fail(ErrorCode::usage, cat("source kind '", spec.kind, "' needs 'sources'"), where,
+         "sources = [{ kind = ... }, { kind = ... }]");
+  std::vector<std::unique_ptr<Source>> parts;
+  for (const SourceSpec& p : spec.parts) parts.push_back(open_source(p, folder, seed, where));
+  if (spec.kind == "concat") return concatenate(std::move(parts));
+  return mix(std::move(parts), args.numbers("weights"), args.integer("count"), seed);
+}
+
+SampleMaker::SampleMaker(PipelineSpec spec, std::shared_ptr<const Source> source)
+    : spec_(std::move(spec)),
+      source_(std::move(source)),
+      times_(new std::atomic<int64_t>[spec_.stages.size() + 1] {}) {
+  const Match match = match_from(spec_.match);
+  for (size_t i = 0; i < spec_.stages.size(); ++i) {
+    const StageSpec& s = spec_.stages[i];
+    const std::string where = s.where.empty() ? cat(spec_.name, " stage ", i + 1, " (", s.op, ")") : s.where;
+    Options options = s.options;
+    if (auto device = options.find("device"); device != options.end()) {
+      if (device->second.kind != Param::Kind::text || device->second.texts[0] != "cpu")
+        fail(ErrorCode::no_device,
+             cat("device = ", device->second.str(), ": stages run on the CPU only in this build"), where,
+             "leave 'device' out");
+      options.erase(device);
+    }
+    const StageKind& kind = stage_kind(s.op, where);
+    stages_.push_back(kind.make(Args(kind.schema, options, where), match));
+  }
+}
+
+Sample SampleMaker::make(int64_t index, int64_t epoch, std::string* op) const {
+  if (op) *op = "read";
+  int64_t before = now_ns();
+  Sample s = source_->read(index);
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    const int64_t now = now_ns();
+    times_[i].fetch_add(now - std::exchange(before, now), std::memory_order_relaxed);
+    if (op) *op = spec_.stages[i].op;
+    const Draw draw(spec_.seed, static_cast<uint64_t>(epoch), static_cast<uint64_t>(index),
+                    static_cast<uint32_t>(i));
+    try {
+      stages_[i](s, draw);
+    } catch (const Error& e) {
+      throw e.within(s.origin.str());
+    }
+  }
+  times_[stages_.size()].fetch_add(now_ns() - before, std::memory_order_relaxed);
+  return s;
+}
+
+std::string SampleMaker::fingerprint() const {
+  std::string text = cat(spec_.seed, " ", spec_.match, " ", spec_.source.shuffle, " ", spec_.bad_samples, " ",
+                         source_->identity());
+  for (const StageSpec& s : spec_.stages) append(text, cat("|", s.op, ":", text_of(s.options)));
+  return checksum(text).str().substr(0, 16);
+}
+
+}  // namespace pelton::data
