@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "codegen/cuda_emit.h"
+
+#include <cmath>
+
+#include "ir/op.h"
+
+namespace pelton::codegen {
+namespace {
+
+using Kind = Statement::Kind;
+
+std::string_view storage_type(DType t) {
+  switch (t) {
+    case DType::f64:
+      return "double";
+    case DType::f32:
+      return "float";
+    case DType::f16:
+    case DType::bf16:
+    case DType::u16:
+      return "unsigned short";
+    case DType::i64:
+      return "k_s64";
+    case DType::i32:
+      return "int";
+    case DType::i16:
+      return "short";
+    case DType::i8:
+      return "signed char";
+    case DType::u64:
+      return "k_u64";
+    case DType::u32:
+      return "unsigned";
+    default:
+      return "unsigned char";  // u8, bool
+  }
+}
+std::string_view scalar_type(DType t) {
+  if (t == DType::f64) return "double";
+  if (is_float(t)) return "float";
+  if (t == DType::boolean) return "bool";
+  return is_signed_int(t) ? "k_s64" : "k_u64";
+}
+
+bool is_word(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
+}
+// Names that are called get a prefix.
+std::string with_prefix(std::string_view text, std::string_view prefix) {
+  std::string out;
+  for (size_t i = 0; i < text.size();) {
+    size_t end = i;
+    while (end < text.size() && is_word(text[end])) ++end;
+    if (end == i) {
+      out += text[i++];
+      continue;
+    }
+    if (end < text.size() && text[end] == '(') out += prefix;
+    out += text.substr(i, end - i);
+    i = end;
+  }
+  return out;
+}
+
+bool cooperative(const Block& block) {
+  for (const Statement& s : block)
+    if (s.kind == Kind::reduce ||
+        (s.kind == Kind::loop && (s.loop == LoopKind::lanes || cooperative(s.body))))
+      return true;
+  return false;
+}
+
+class Emitter {
+ public:
+  Emitter(const Kernel& kernel, const CudaOptions& options) : k_(kernel), options_(options) {
+    for (size_t i = 0; i < k_.sizes.size(); ++i) names_.emplace(k_.sizes[i], Dim::symbol(cat("n", i)));
+  }
+
+  CudaKernel run() {
+    CudaKernel out;
+    out.entry = identifier(k_.name);
+    out.wide_index = options_.wide_index;
+    const Statement* grid = nullptr;
+    for (const Statement& s : k_.body)
+      if (s.kind == Kind::loop && s.loop == LoopKind::grid) {
+        PELTON_CHECK(!grid, "kernel ", k_.name, " has two grid loops");
+        grid = &s;
+      }
+    PELTON_CHECK(grid, "kernel ", k_.name, " has no grid loop");
+    team_ = cooperative(grid->body);
+    block_ = options_.block ? options_.block : team_ ? row_threads(*grid) : 256;
+    PELTON_CHECK(block_ % 32 == 0 && block_ >= 32 && block_ <= 1024, "block of ", block_, " threads");
+    out.block = block_;
+    out.blocks = team_ ? grid->extent : Dim::ceil_div(grid->extent, Dim(block_));
+
+    append(text_, cat("extern \"C\" __global__ void __launch_bounds__(", block_, ") ", out.entry, "("));
+    for (size_t i = 0; i < k_.buffers.size(); ++i) {
+      const Buffer& b = k_.buffers[i];
+      append(text_,
+             cat(i ? ", " : "", b.output ? "" : "const ", storage_type(b.dtype), "* __restrict__ ", b.name));
+    }
+    for (size_t i = 0; i < k_.sizes.size(); ++i)
+      append(text_, cat(i || !k_.buffers.empty() ? ", " : "", index_type(), " n", i));
+    text_ += ") {\n";
+    for (size_t i = 0; i < k_.sizes.size(); ++i) line(cat("// n", i, " is ", k_.sizes[i]));
+    block(k_.body);
+    text_ += "}\n";
+    out.text = std::move(text_);
+    return out;
+  }
+
+ private:
+  std::string_view index_type() const { return options_.wide_index ? "k_s64" : "int"; }
+  static std::string identifier(const std::string& name) {
+    std::string out = "k_";
+    for (char c : name) out += is_word(c) && c != '.' ? c : '_';
+    return out;
+  }
+  // Enough threads for the longest row of known size, at most 1024.
+  int row_threads(const Statement& grid) const {
+    int64_t most = 0;
+    auto look = [&](auto&& self, const Block& b) -> void {
+      for (const Statement& s : b) {
+        if (s.kind != Kind::loop && s.kind != Kind::reduce) continue;
+        most = std::max(most, s.extent.is_const() ? s.extent.value() : 256);
+        self(self, s.body);
+      }
+    };
+    look(look, grid.body);
+    int threads = 32;
+    while (threads < 1024 && threads * 4 < most) threads *= 2;  // each takes up to four elements
+    return threads;
+  }
+
+  void line(std::string_view s) { append(text_, cat(std::string(2 * depth_, ' '), s, "\n")); }
+  std::string expression(const Dim& d) const {
+    std::string s = with_prefix(d.substitute(names_).str(), "k_");
+    // Bounds of sizes, not of scalars.
+    for (std::string_view f : {"k_max(", "k_min(", "k_broadcast("})
+      for (size_t at = 0; (at = s.find(f, at)) != s.npos; at += f.size()) s.insert(at + 2, "index_");
+    return s;
+  }
+  std::string scalar(ScalarId id) const { return cat("v", id); }
+  DType type(ScalarId id) const { return k_.scalar_types[id]; }
+
+  void define(const Statement& s, std::string_view value) {
+    line(cat(scalar_type(type(s.result)), " ", scalar(s.result), " = ", value, ";"));
+  }
+  static std::string number(DType t, double real, int64_t integer) {
+    if (t == DType::boolean) return integer ? "true" : "false";
+    if (!is_float(t))
+      return is_signed_int(t) ? cat("(k_s64)", integer, integer < -2147483647 ? "LL" : "")
+                              : cat("(k_u64)", static_cast<uint64_t>(integer), "ULL");
+    if (std::isnan(real)) return "K_NAN";
+    if (std::isinf(real)) return real < 0 ? "-INFINITY" : "INFINITY";
+    std::string s = cat(t == DType::f64 ? real : static_cast<double>(static_cast<float>(real)));
+    if (s.find_first_of(".e") == s.npos) s += ".0";
+    return t == DType::f64 ? s : s + "f";
+  }
+  std::string address(const Statement& s) const {
+    const Buffer& b = k_.buffers[s.buffer];
+    Dim at = 0;
+    for (size_t d = 0; d < s.index.size(); ++d) at = at * b.dims[d] + s.index[d];
+    return cat(b.name, "[", expression(at), "]");
+  }
+  // Wraps a 64-bit value to an integer type, rounds an f32 one to a narrower type.
+  static std::string to_type(DType t, const std::string& value) {
+    if (t == DType::f16) return cat("k_round_f16(", value, ")");
+    if (t == DType::bf16) return cat("k_round_bf16(", value, ")");
+    if (is_float(t) || t == DType::boolean || bits(t) == 64) return value;
+    return cat("(", scalar_type(t), ")(", storage_type(t), ")(", value, ")");
+  }
+
+  std::string apply(const Statement& s) const {
+    const ir::ScalarDef& def = *ir::op(s.op).scalar;
+    DType from = type(s.operands[0]);
+    bool integer = !is_float(from) && from != DType::boolean;
+    std::string code(integer && !def.int_code.empty() ? def.int_code : def.code);
+    std::string out;
+    bool calls = code.find('(') != code.npos;
+    for (size_t i = 0; i < code.size(); ++i) {
+      if (code[i] != '$') {
+        out += code[i];
+        continue;
+      }
+      auto operand = static_cast<size_t>(code[++i] - '0');
+      append(out, cat(calls && from == DType::boolean ? "(k_s64)" : "", scalar(s.operands[operand])));
+    }
+    DType to = type(s.result);
+    return def.yields_bool || s.op == "select" ? with_prefix(out, "k_") : to_type(to, with_prefix(out, "k_"));
+  }
+
+  std::string cast(const Statement& s) const {
+    DType from = type(s.operands[0]), to = type(s.result);
+    std::string x = scalar(s.operands[0]);
+    if (to == DType::boolean) return cat(x, " != 0");
+    if (is_float(to)) {
+      if (is_float(from)) return to_type(to, to == DType::f32 && from == DType::f64 ? cat("(float)", x) : x);
+      std::string wide = from == DType::boolean ? cat("(k_s64)", x) : x;
+      return to == DType::f64   ? cat("(double)", wide)
+             : to == DType::f32 ? cat("(float)", wide)
+                                : to_type(to, cat("(double)", wide));
+    }
+    if (!is_float(from)) return to_type(to, cat("(", scalar_type(to), ")", x));
+    if (is_signed_int(to)) {
+      int64_t high = INT64_MAX >> (64 - bits(to));
+      return cat("k_to_signed(", x, ", ", -high, "LL - 1, ", high, "LL)");
+    }
+    return cat("k_to_unsigned(", x, ", ", UINT64_MAX >> (64 - bits(to)), "ULL)");
+  }
+
+  void load(const Statement& s) {
+    DType t = type(s.result);
+    std::string value = address(s);
+    if (t == DType::f16 || t == DType::bf16)
+      value = cat(t == DType::f16 ? "k_from_f16(" : "k_from_bf16(", value, ")");
+    if (t == DType::boolean) value += " != 0";
+    if (s.mask.empty()) return define(s, value);
+    std::string condition;
+    for (const Bound& b : s.mask) {
+      std::string e = expression(b.value);
+      append(condition,
+             cat(condition.empty() ? "" : " && ", "0 <= ", e, " && ", e, " < ", expression(b.limit)));
+    }
+    define(s,
+           cat(condition, " ? ", value, " : ", cat("(", scalar_type(t), ")", number(t, s.real, s.integer))));
+  }
+
+  void store(const Statement& s) {
+    const Buffer& b = k_.buffers[s.buffer];
+    std::string value = scalar(s.operands[0]);
+    if (b.dtype == DType::f16 || b.dtype == DType::bf16)
+      value = cat(b.dtype == DType::f16 ? "k_to_f16(" : "k_to_bf16(", value, ")");
+    else
+      value = cat("(", storage_type(b.dtype), ")", value);
+    // In a row's own scope every thread has the value; one writes it.
+    line(cat(team_ && !in_lanes_ ? "if (threadIdx.x == 0) " : "", address(s), " = ", value, ";"));
+  }
+
+  std::string initial(const Statement& s) const {
+    DType t = type(s.result);
+    if (s.op == "sum") return number(t, 0, 0);
+    if (s.op == "prod") return number(t, 1, 1);
+    bool max = s.op == "max";
+    if (is_float(t)) return number(t, max ? -INFINITY : INFINITY, 0);
+    if (is_unsigned_int(t)) return max ? number(t, 0, 0) : cat(UINT64_MAX >> (64 - bits(t)), "ULL");
+    int64_t high = INT64_MAX >> (64 - bits(t));
+    return max ? cat("(", -high, "LL - 1)") : cat(high, "LL");
+  }
+
+  void reduce(const Statement& s) {
+    std::string v = scalar(s.result);
+    line(cat(scalar_type(type(s.result)), " ", v, " = ", initial(s), ";"));
+    line(cat("for (", index_type(), " ", s.variable, " = threadIdx.x; ", s.variable, " < ",
+             expression(s.extent), "; ", s.variable, " += ", block_, ") {"));
+    ++depth_;
+    bool outside = in_lanes_;
+    in_lanes_ = true;
+    block(s.body);
+    line(cat(v, " = k_op_", s.op, "()(", v, ", ", scalar(s.operands[0]), ");"));
+    in_lanes_ = outside;
+    --depth_;
+    line("}");
+    line(cat(v, " = ", to_type(type(s.result), cat("k_block_reduce(", v, ", k_op_", s.op, "())")), ";"));
+  }
+
+  void loop(const Statement& s) {
+    bool lanes = s.loop == LoopKind::lanes || (s.loop == LoopKind::grid && !team_);
+    std::string start = s.loop == LoopKind::serial  ? "0"
+                        : s.loop == LoopKind::lanes ? "threadIdx.x"
+                        : team_                     ? "blockIdx.x"
+                                : cat("(", index_type(), ")blockIdx.x * ", block_, " + threadIdx.x");
+    std::string step = s.loop == LoopKind::serial  ? "1"
+                       : s.loop == LoopKind::lanes ? cat(block_)
+                       : team_                     ? "gridDim.x"
+                                                   : cat("(", index_type(), ")gridDim.x * ", block_);
+    line(cat("for (", index_type(), " ", s.variable, " = ", start, "; ", s.variable, " < ",
+             expression(s.extent), "; ", s.variable, " += ", step, ") {"));
+    ++depth_;
+    bool outside = in_lanes_;
+    in_lanes_ |= lanes;
+    block(s.body);
+    in_lanes_ = outside;
+    --depth_;
+    line("}");
+  }
+
+  void block(const Block& body) {
+    for (const Statement& s : body) {
+      switch (s.kind) {
+        case Kind::constant:
+          define(s, number(type(s.result), s.real, s.integer));
+          break;
+        case Kind::index:
+          define(s, cat("(k_s64)(", expression(s.index[0]), ")"));
+          break;
+        case Kind::load:
+          load(s);
+          break;
+        case Kind::apply:
+          define(s, apply(s));
+          break;
+        case Kind::cast:
+          define(s, cast(s));
+          break;
+        case Kind::reduce:
+          reduce(s);
+          break;
+        case Kind::loop:
+          loop(s);
+          break;
+        case Kind::store:
+          store(s);
+          break;
+      }
+    }
+  }
+
+  const Kernel& k_;
+  CudaOptions options_;
+  std::map<std::string, Dim, std::less<>> names_;
+  std::string text_;
+  size_t depth_ = 1;
+  int block_ = 256;
+  bool team_ = false;      // a block works on one grid iteration together
+  bool in_lanes_ = false;  // inside a loop whose iterations are shared out among threads
+};
+
+}  // namespace
+
+CudaKernel emit_cuda(const Kernel& kernel, const CudaOptions& options) {
+  return Emitter(kernel, options).run();
+}
+
+}  // namespace pelton::codegen

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// CUDA C++ text of a kernel. Reads only the kernel IR; compiles with nvcc and, without headers, with NVRTC.
+#pragma once
+
+#include "codegen/kernel.h"
+
+namespace pelton::codegen {
+
+struct CudaOptions {
+  // Threads a block, a multiple of 32 up to 1024; 0: 256, or for rows of a known size as many as they can
+  // use.
+  int block = 0;
+  // 64-bit index arithmetic; needed when an offset may exceed 2^31 - 1.
+  bool wide_index = false;
+};
+
+// A kernel to launch as text(entry)<<<blocks, block>>>(buffers in order..., sizes in order as idx_t...).
+struct CudaKernel {
+  std::string entry, text;
+  int block = 256;
+  // Blocks that give every thread work: this many, at least 1; fewer are correct too (grid-stride loops).
+  Dim blocks;
+  bool wide_index = false;
+};
+
+// What every kernel text needs before it, once a translation unit.
+std::string_view cuda_prelude();
+CudaKernel emit_cuda(const Kernel& kernel, const CudaOptions& options = {});
+
+}  // namespace pelton::codegen

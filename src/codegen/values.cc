@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "codegen/values.h"
+
+#include <algorithm>
+#include <set>
+
+#include "ir/op.h"
+
+namespace pelton::codegen {
+
+using namespace ir;
+using Kind = Statement::Kind;
+
+bool is_reduction(const Node& n) {
+  return n.op->family == Family::reduction && n.op->name.starts_with("reduce_");
+}
+
+Shape digits(const Dim& at, const Shape& shape) {
+  Shape out(shape.size());
+  Dim stride = 1;
+  for (size_t d = shape.size(); d-- > 0;) {
+    // floor(at / stride) mod size; the outermost digit needs no mod.
+    Dim upper = stride * shape[d];
+    out[d] = Dim::floor_div(at, stride);
+    bool outermost = true;
+    for (size_t e = 0; e < d; ++e) outermost &= shape[e] == Dim(1);
+    if (shape[d] == Dim(1))
+      out[d] = 0;
+    else if (!outermost)
+      out[d] = out[d] - shape[d] * Dim::floor_div(at, upper);
+    stride = upper;
+  }
+  return out;
+}
+Dim linear(const Shape& index, const Shape& shape) {
+  Dim at = 0;
+  for (size_t d = 0; d < shape.size(); ++d) at = at * shape[d] + index[d];
+  return at;
+}
+
+Values::Values(const Graph& graph, Kernel& kernel, bool strict)
+    : g_(graph), k_(kernel), strict_(strict), prefix_("i") {
+  // Loop variables must not be named like a size.
+  std::set<std::string> symbols;
+  for (uint32_t v = 0; v < g_.value_count(); ++v)
+    for (const Dim& d : g_.type(ValueId{v}).shape) d.collect_symbols(symbols);
+  while (std::any_of(symbols.begin(), symbols.end(),
+                     [&](const std::string& s) { return s.starts_with(prefix_); }))
+    prefix_ += "i";
+  scopes_.push_back({&k_.body, "", {}});
+}
+
+void Values::declare() {
+  auto add = [&](ValueId v, bool output, size_t i) {
+    const Type& t = g_.type(v);
+    if (!t.is_tensor() || !t.ranked) throw Unsupported{cat("a value of type ", t.str())};
+    if (!is_compute(t.dtype)) throw Unsupported{cat("elements of ", pelton::name(t.dtype))};
+    if (!t.layout.is_plain()) throw Unsupported{cat("layout ", t.layout.str())};
+    k_.buffers.push_back({cat(output ? "y" : "x", i), output, t.dtype, t.shape});
+  };
+  for (size_t i = 0; i < g_.inputs.size(); ++i) add(g_.inputs[i], false, i);
+  for (size_t i = 0; i < g_.outputs.size(); ++i) add(g_.outputs[i], true, i);
+}
+
+namespace {
+
+void collect(const Block& block, std::set<std::string>& used, std::set<std::string>& variables) {
+  for (const Statement& s : block) {
+    for (const Dim& d : s.index) d.collect_symbols(used);
+    for (const Bound& b : s.mask) {
+      b.value.collect_symbols(used);
+      b.limit.collect_symbols(used);
+    }
+    s.extent.collect_symbols(used);
+    if (!s.variable.empty()) variables.insert(s.variable);
+    collect(s.body, used, variables);
+  }
+}
+
+}  // namespace
+
+void Values::finish() {
+  std::set<std::string> used, variables;
+  for (const Buffer& b : k_.buffers)
+    for (const Dim& d : b.dims) d.collect_symbols(used);
+  collect(k_.body, used, variables);
+  for (const std::string& s : used)
+    if (!variables.count(s)) k_.sizes.push_back(s);
+}
+
+std::string Values::new_variable() {
+  return cat(prefix_, next_variable_++);
+}
+
+void Values::open(Block& block, const std::string& variable) {
+  depth_of_[variable] = scopes_.size();
+  scopes_.push_back({&block, variable, {}});
+}
+void Values::close() {
+  depth_of_.erase(scopes_.back().variable);
+  scopes_.pop_back();
+}
+
+DType Values::computed(DType t) const {
+  return !strict_ && (t == DType::f16 || t == DType::bf16) ? DType::f32 : t;
+}
+
+size_t Values::scope_of(const Shape& index, const Mask& mask) const {
+  std::set<std::string> used;
+  for (const Dim& d : index) d.collect_symbols(used);
+  for (const Bound& b : mask) {
+    b.value.collect_symbols(used);
+    b.limit.collect_symbols(used);
+  }
+  size_t depth = 0;
+  for (const std::string& s : used)
+    if (auto it = depth_of_.find(s); it != depth_of_.end()) depth = std::max(depth, it->second);
+  return depth;
+}
+
+ScalarId Values::emit(Statement s, DType t) {
+  s.result = k_.add_scalar(t);
+  scopes_[target_].block->push_back(std::move(s));
+  return scopes_[target_].block->back().result;
+}
+ScalarId Values::constant(DType t, double v) {
+  Statement s;
+  s.real = v;
+  s.integer = is_float(t) ? 0 : static_cast<int64_t>(v);
+  return emit(std::move(s), t);
+}
+ScalarId Values::constant_of(const Tensor& t, int64_t i) {
+  Statement s;
+  if (is_float(t.dtype()))
+    s.real = t.get_double(i);
+  else
+    s.integer = t.get_int(i);
+  return cast(emit(std::move(s), t.dtype()), computed(t.dtype()));
+}
+ScalarId Values::cast(ScalarId x, DType to) {
+  if (k_.scalar_types[x] == to) return x;
+  Statement s;
+  s.kind = Kind::cast;
+  s.operands = {x};
+  return emit(std::move(s), to);
+}
+ScalarId Values::index_value(const Dim& at) {
+  Statement s;
+  s.kind = Kind::index;
+  s.index = {at};
+  return emit(std::move(s), DType::i64);
+}
+ScalarId Values::apply(std::string_view op, std::vector<ScalarId> operands, DType t) {
+  Statement s;
+  s.kind = Kind::apply;
+  s.op = op;
+  s.operands = std::move(operands);
+  return emit(std::move(s), t);
+}
+ScalarId Values::test(const Mask& mask) {
+  ScalarId all = 0;
+  bool first = true;
+  auto also = [&](ScalarId condition) {
+    all = first ? condition : apply("and", {all, condition}, DType::boolean);
+    first = false;
+  };
+  for (const Bound& b : mask) {
+    ScalarId at = index_value(b.value);
+    also(apply("ge", {at, index_value(0)}, DType::boolean));
+    also(apply("lt", {at, index_value(b.limit)}, DType::boolean));
+  }
+  return all;
+}
+
+ScalarId Values::stored(ValueId v, const Shape& index) {
+  ScalarId x = element(v, index, {});
+  target_ = scopes_.size() - 1;
+  return cast(x, g_.type(v).dtype);
+}
+
+ScalarId Values::element(ValueId v, const Shape& index, const Mask& mask) {
+  size_t scope = scope_of(index, mask), back = target_;
+  std::string key = cat(v.index, "[", index, "]");
+  for (const Bound& b : mask) append(key, cat(" ", b.value, "<", b.limit));
+  for (size_t i = 0; i <= scope; ++i)
+    if (auto it = scopes_[i].known.find(key); it != scopes_[i].known.end()) return it->second;
+  target_ = scope;
+  ScalarId x = compute(v, index, mask);
+  scopes_[scope].known.emplace(std::move(key), x);
+  target_ = back;
+  return x;
+}
+
+ScalarId Values::load(size_t input, const Shape& index, const Mask& mask) {
+  Statement s;
+  s.kind = Kind::load;
+  s.buffer = static_cast<uint32_t>(input);
+  s.index = index;
+  s.mask = mask;
+  DType t = k_.buffers[input].dtype;
+  return cast(emit(std::move(s), t), computed(t));
+}
+
+Shape Values::operand_index(NodeId id, size_t operand, const Shape& index) const {
+  const Shape& from = g_.type(g_[id].inputs[operand]).shape;
+  const Shape& to = g_.type(g_[id].outputs[0]).shape;
+  Shape out;
+  for (size_t d = 0; d < from.size(); ++d) {
+    size_t at = to.size() - from.size() + d;
+    if (from[d] == Dim(1))
+      out.push_back(0);
+    else if (equal(from[d], to[at], g_.symbols->ranges) == Tri::yes)
+      out.push_back(index[at]);
+    else
+      throw Unsupported{cat("it is not known whether size ", from[d].str(), " broadcasts to ", to[at].str())};
+  }
+  return out;
+}
+
+ScalarId Values::apply(NodeId id, const Shape& index, const Mask& mask) {
+  const Node& n = g_[id];
+  std::vector<ScalarId> operands;
+  for (size_t i = 0; i < n.inputs.size(); ++i)
+    operands.push_back(element(n.inputs[i], operand_index(id, i, index), mask));
+  DType first = k_.scalar_types[operands[0]];
+  if (n.is("pow")) {
+    if (!is_float(first)) throw Unsupported{"pow of integers"};
+    operands[1] = cast(operands[1], first);
+  } else if (!n.is("select") && n.op->scalar->code.empty()) {
+    throw Unsupported{cat("op ", n.op->name, " has no scalar code")};
+  }
+  return apply(n.op->name, std::move(operands), computed(g_.type(n.outputs[0]).dtype));
+}
+
+ScalarId Values::reduce(NodeId id, const Shape& index, const Mask& mask) {
+  const Node& n = g_[id];
+  const Shape& shape = g_.type(n.inputs[0]).shape;
+  DType t = computed(g_.type(n.outputs[0]).dtype);
+  if (t == DType::boolean) throw Unsupported{"a reduction of bool"};
+  if (t == DType::f16 || t == DType::bf16) t = DType::f32;  // sums are f32 whatever is strict
+  for (size_t i = 1; i <= target_; ++i)
+    if (scopes_[i].variable != scopes_[1].variable)
+      throw Unsupported{"a reduction inside the loop over a row"};
+  std::vector<bool> reduced(shape.size(), false);
+  for (int64_t a : n.get_ints("axes"))
+    reduced[static_cast<size_t>(a < 0 ? a + static_cast<int64_t>(shape.size()) : a)] = true;
+  Shape inner;
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (reduced[d]) inner.push_back(shape[d]);
+  Statement s;
+  s.kind = Kind::reduce;
+  s.op = n.is("reduce_mean") ? "sum" : n.op->name.substr(std::string_view("reduce_").size());
+  s.variable = new_variable();
+  s.extent = element_count(inner);
+  Shape lane = digits(Dim::symbol(s.variable), inner), at;
+  for (size_t d = 0, next = 0, l = 0; d < shape.size(); ++d) {
+    if (reduced[d]) {
+      at.push_back(lane[l++]);
+      next += n.get_bool("keep_dims");
+    } else {
+      at.push_back(index[next++]);
+    }
+  }
+  size_t outside = target_;
+  Block body;
+  open(body, s.variable);
+  target_ = scopes_.size() - 1;
+  s.operands = {cast(element(n.inputs[0], at, mask), t)};
+  close();
+  s.body = std::move(body);
+  target_ = outside;
+  Dim count = s.extent;
+  ScalarId x = emit(std::move(s), t);
+  if (!n.is("reduce_mean")) return cast(x, computed(g_.type(n.outputs[0]).dtype));
+  x = apply("div", {x, cast(index_value(count), t)}, t);
+  return cast(x, computed(g_.type(n.outputs[0]).dtype));
+}
+
+ScalarId Values::concat(NodeId id, const Shape& index, const Mask& mask) {
+  const Node& n = g_[id];
+  int64_t axis = n.get_int("axis");
+  auto a = static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(index.size()) : axis);
+  Dim start = 0;
+  ScalarId result = 0;
+  for (size_t i = 0; i < n.inputs.size(); ++i) {
+    Shape at = index;
+    at[a] = index[a] - start;
+    Dim size = g_.type(n.inputs[i]).shape[a];
+    Mask inside = mask;
+    inside.push_back({at[a], size});
+    ScalarId part = element(n.inputs[i], at, inside);
+    result = i == 0 ? part : apply("select", {test({{at[a], size}}), part, result}, k_.scalar_types[part]);
+    start = start + size;
+  }
+  return result;
+}
+
+ScalarId Values::pad(NodeId id, const Shape& index, const Mask& mask) {
+  const Node& n = g_[id];
+  if (n.get_text("mode") != "constant") throw Unsupported{cat("pad of mode ", n.get_text("mode"))};
+  const Shape &low = n.get_dims("low"), &high = n.get_dims("high"), &shape = g_.type(n.inputs[0]).shape;
+  Shape at = index;
+  Mask bounds, inside = mask;
+  for (size_t d = 0; d < at.size(); ++d) {
+    if (low[d] == Dim(0) && high[d] == Dim(0)) continue;
+    at[d] = index[d] - low[d];
+    bounds.push_back({at[d], shape[d]});
+    inside.push_back(bounds.back());
+  }
+  if (bounds.empty()) return element(n.inputs[0], at, mask);
+  ScalarId x = element(n.inputs[0], at, inside);
+  ScalarId value;
+  if (n.inputs.size() > 1 && n.inputs[1])
+    value = element(n.inputs[1], Shape(g_.type(n.inputs[1]).shape.size(), Dim(0)), mask);
+  else
+    value = constant(k_.scalar_types[x], 0);
+  return apply("select", {test(bounds), x, value}, k_.scalar_types[x]);
+}
+
+ScalarId Values::compute(ValueId v, const Shape& index, const Mask& mask) {
+  NodeId id = g_[v].producer;
+  if (!id) {
+    for (size_t i = 0; i < g_.inputs.size(); ++i)
+      if (g_.inputs[i] == v) return load(i, index, mask);
+    throw Unsupported{"a state slot"};
+  }
+  const Node& n = g_[id];
+  auto shape_in = [&]() -> const Shape& { return g_.type(n.inputs[0]).shape; };
+  auto wrap = [](int64_t a, size_t rank) {
+    return static_cast<size_t>(a < 0 ? a + static_cast<int64_t>(rank) : a);
+  };
+  DType t = g_.type(v).dtype;
+  if (is_reduction(n)) return reduce(id, index, mask);
+  if (n.op->scalar) return apply(id, index, mask);
+  if (n.is("constant")) {
+    const Tensor& value = n.get_tensor("value");
+    for (int64_t i = 1; i < value.count(); ++i)
+      if (is_float(t) ? value.get_double(i) != value.get_double(0) : value.get_int(i) != value.get_int(0))
+        throw Unsupported{cat("a constant of ", value.count(), " different elements")};
+    if (value.count() == 0) throw Unsupported{"an empty constant"};
+    return constant_of(value, 0);
+  }
+  if (n.is("cast")) {
+    if (!is_compute(t)) throw Unsupported{cat("a cast to ", pelton::name(t))};
+    // An explicit cast rounds; afterwards f16 and bf16 go on as f32.
+    return cast(cast(element(n.inputs[0], index, mask), t), computed(t));
+  }
+  if (n.is("broadcast_to")) return element(n.inputs[0], operand_index(id, 0, index), mask);
+  if (n.is("fill")) return element(n.inputs[0], Shape(shape_in().size(), Dim(0)), mask);
+  if (n.is("reshape")) return element(n.inputs[0], digits(linear(index, g_.type(v).shape), shape_in()), mask);
+  if (n.is("transpose")) {
+    Shape at(index.size());
+    for (size_t d = 0; d < index.size(); ++d) at[static_cast<size_t>(n.get_ints("perm")[d])] = index[d];
+    return element(n.inputs[0], at, mask);
+  }
+  Shape at = index;
+  if (n.is("slice")) {
+    for (size_t i = 0; i < n.get_ints("axes").size(); ++i) {
+      size_t a = wrap(n.get_ints("axes")[i], at.size());
+      at[a] = n.get_dims("starts")[i] + index[a] * n.get_ints("steps")[i];
+    }
+    return element(n.inputs[0], at, mask);
+  }
+  if (n.is("reverse")) {
+    for (int64_t axis : n.get_ints("axes")) {
+      size_t a = wrap(axis, at.size());
+      at[a] = shape_in()[a] - 1 - index[a];
+    }
+    return element(n.inputs[0], at, mask);
+  }
+  if (n.is("tile")) {
+    for (size_t d = 0; d < at.size(); ++d)
+      if (n.get_dims("repeats")[d] != Dim(1))
+        at[d] = index[d] - shape_in()[d] * Dim::floor_div(index[d], shape_in()[d]);
+    return element(n.inputs[0], at, mask);
+  }
+  if (n.is("iota"))
+    return cast(cast(index_value(index[wrap(n.get_int("axis"), index.size())]), t), computed(t));
+  if (n.is("concat")) return concat(id, index, mask);
+  if (n.is("pad")) return pad(id, index, mask);
+  throw Unsupported{cat("op ", n.op->name)};
+}
+
+}  // namespace pelton::codegen

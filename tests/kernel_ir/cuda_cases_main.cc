@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes one CUDA program to standard output that launches the kernel of every group on stored inputs and
+// compares with the results of the kernel interpreter; it prints a line a group and exits 1 on a difference.
+#include <cstdio>
+
+#include "codegen/cuda_emit.h"
+#include "codegen/interpret.h"
+#include "codegen/lower.h"
+#include "kernel_ir/groups.h"
+
+using namespace pelton;
+using namespace pelton::codegen;
+
+namespace {
+
+std::string bytes_of(const std::string& name, const Tensor& t) {
+  std::string out = cat("static const unsigned char ", name, "[] = {");
+  auto data = static_cast<const unsigned char*>(t.data());
+  for (int64_t i = 0; i < t.bytes(); ++i) append(out, cat(static_cast<int>(data[i]), ","));
+  return out + "0};\n";
+}
+int dtype_code(DType t) {
+  return static_cast<int>(t);
+}
+
+}  // namespace
+
+int main() {
+  std::string text =
+      "#include <cstdio>\n#include <cstdlib>\n#include <cstring>\n#include <cmath>\n#include <vector>\n";
+  text += cuda_prelude();
+  text += R"(
+struct Out { void* device; const unsigned char* want; size_t bytes; int dtype; };
+static double element(const unsigned char* p, size_t i, int dtype) {
+  switch (dtype) {
+    case 0: { double v; memcpy(&v, p + 8 * i, 8); return v; }
+    case 1: { float v; memcpy(&v, p + 4 * i, 4); return v; }
+    case 2: { unsigned short h; memcpy(&h, p + 2 * i, 2); int e = (h >> 10) & 31, m = h & 1023;
+      double v = e == 31 ? (m ? NAN : INFINITY) : e ? ldexp(1024 + m, e - 25) : ldexp(m, -24); return h & 0x8000 ? -v : v; }
+    case 3: { unsigned short h; memcpy(&h, p + 2 * i, 2); unsigned u = (unsigned)h << 16; float v; memcpy(&v, &u, 4); return v; }
+    default: return 0;
+  }
+}
+static int compare(const char* name, const Out& o, double rtol, double atol) {
+  std::vector<unsigned char> got(o.bytes + 1);
+  cudaMemcpy(got.data(), o.device, o.bytes, cudaMemcpyDeviceToHost);
+  if (o.dtype > 3) { if (memcmp(got.data(), o.want, o.bytes)) { printf("%s: integers differ\n", name); return 1; } return 0; }
+  size_t width = o.dtype == 0 ? 8 : o.dtype == 1 ? 4 : 2;
+  for (size_t i = 0; i < o.bytes / width; ++i) {
+    double a = element(got.data(), i, o.dtype), b = element(o.want, i, o.dtype);
+    bool same = std::isnan(b) ? std::isnan(a) : a == b || fabs(a - b) <= atol + rtol * fabs(b);
+    if (!same) { printf("%s: element %zu is %g, expected %g\n", name, i, a, b); return 1; }
+  }
+  return 0;
+}
+)";
+  std::string body = "int main() {\n  int failed = 0;\n";
+  int number = 0;
+  for (const test::Group& group : test::groups())
+    for (bool wide : {false, true})
+      for (const SymbolValues& sizes : group.sizes) {
+        ir::Graph g = ir::parse_graph(group.text);
+        Lowered lowered = lower(g, cat(group.name, number++));
+        if (!lowered.kernel) {
+          std::fprintf(stderr, "%s: %s\n", group.name, lowered.reason.c_str());
+          return 1;
+        }
+        CudaKernel k = emit_cuda(*lowered.kernel, {.wide_index = wide});
+        text += k.text;
+        std::vector<Tensor> inputs = test::inputs_of(g, sizes),
+                            outputs = interpret(*lowered.kernel, inputs, sizes);
+        std::string checks;
+        append(body, "  {\n");
+        auto buffer = [&](const std::string& name, const Tensor& t) {
+          text += bytes_of(name, t);
+          append(body,
+                 cat("    void* d_", name, " = 0; cudaMalloc(&d_", name, ", ", t.bytes() + 1,
+                     "); cudaMemcpy(d_", name, ", ", name, ", ", t.bytes(), ", cudaMemcpyHostToDevice);\n"));
+        };
+        for (size_t i = 0; i < inputs.size(); ++i) {
+          std::string name = cat("in", number, "_", i);
+          buffer(name, inputs[i]);
+        }
+        for (size_t i = 0; i < outputs.size(); ++i) {
+          std::string name = cat("out", number, "_", i);
+          text += bytes_of(name, outputs[i]);
+          append(body, cat("    void* d_", name, " = 0; cudaMalloc(&d_", name, ", ", outputs[i].bytes() + 1,
+                           ");\n"));
+          append(checks, cat("    bad |= compare(\"", group.name, "\", {d_", name, ", ", name, ", ",
+                             outputs[i].bytes(), ", ", dtype_code(outputs[i].dtype()), "}, ", group.rtol * 4,
+                             ", ", group.atol * 4, ");\n"));
+        }
+        std::string list;
+        for (size_t i = 0; i < inputs.size(); ++i) append(list, cat("&d_in", number, "_", i, ", "));
+        for (size_t i = 0; i < outputs.size(); ++i) append(list, cat("&d_out", number, "_", i, ", "));
+        for (size_t i = 0; i < lowered.kernel->sizes.size(); ++i) {
+          append(body, cat("    ", wide ? "k_s64" : "int", " n", i, " = ", sizes.at(lowered.kernel->sizes[i]),
+                           ";\n"));
+          append(list, cat("&n", i, ", "));
+        }
+        int64_t blocks = std::max<int64_t>(1, k.blocks.eval(sizes));
+        append(body, cat("    void* list[] = {", list, "0};\n    cudaLaunchKernel((const void*)", k.entry,
+                         ", dim3(", blocks, "), dim3(", k.block,
+                         "), list, 0, 0);\n    int bad = cudaDeviceSynchronize() != cudaSuccess;\n", checks,
+                         "    printf(\"%s ", group.name, wide ? " wide" : "",
+                         "\\n\", bad ? \"FAILED\" : \"ok\");\n    failed |= bad;\n  }\n"));
+      }
+  body += "  return failed;\n}\n";
+  std::fputs((text + body).c_str(), stdout);
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+
+#include "base/file.h"
+#include "codegen/cuda_emit.h"
+#include "codegen/lower.h"
+#include "kernel_ir/groups.h"
+#include "support/skip.h"
+#include "support/temp_dir.h"
+
+using namespace pelton;
+using namespace pelton::codegen;
+
+namespace {
+
+codegen::Kernel kernel_of(const char* name, const char* text) {
+  Lowered lowered = lower(ir::parse_graph(text), name);
+  INFO(lowered.reason);
+  REQUIRE(lowered.kernel);
+  return *lowered.kernel;
+}
+
+}  // namespace
+
+TEST_CASE("elements are shared out among all threads, rows among blocks") {
+  CudaKernel flat = emit_cuda(kernel_of("flat", R"(graph "g"(%x: f32[N,4], %b: f32[4]) {
+    symbol N in [0, 9]
+    %0 = add(%x, %b) : f32[N,4]
+    return %0
+  })"));
+  CHECK(flat.entry == "k_flat");
+  CHECK(flat.block == 256);
+  CHECK(flat.blocks.eval({{"N", 100}}) == 2);
+  CHECK(flat.text.find(
+            "const float* __restrict__ x0, const float* __restrict__ x1, float* __restrict__ y0, int n0") !=
+        flat.text.npos);
+  CHECK(flat.text.find("x0[i0]") != flat.text.npos);  // digits of the index cancel to the flat position
+  CHECK(flat.text.find("x1[-4*k_floordiv(i0, 4) + i0]") != flat.text.npos);
+
+  codegen::Kernel softmax = kernel_of("softmax", R"(graph "g"(%x: bf16[N,1000]) {
+    symbol N in [0, 9]
+    %0 = softmax(%x) : bf16[N,1000]
+    return %0
+  })");
+  CudaKernel rows = emit_cuda(softmax);
+  CHECK(rows.block == 256);
+  CHECK(rows.blocks.eval({{"N", 7}}) == 7);
+  CHECK(rows.text.find("k_block_reduce(v") != rows.text.npos);
+  CHECK(emit_cuda(softmax, {.block = 64, .wide_index = true}).text.find("k_s64 n0") != std::string::npos);
+}
+
+TEST_CASE("the text of every group compiles") {
+  if (std::system("nvcc --version > /dev/null 2>&1") != 0) PELTON_SKIP("nvcc is not installed");
+  std::string text(cuda_prelude());
+  for (const test::Group& group : test::groups()) {
+    codegen::Kernel k = kernel_of(group.name, group.text);
+    append(text, emit_cuda(k).text);
+    k.name += "_wide";
+    append(text, emit_cuda(k, {.wide_index = true}).text);
+  }
+  test::TempDir dir;
+  write_file(dir / "kernels.cu", text);
+  std::string command = cat("nvcc -std=c++17 -arch=sm_80 --Werror all-warnings -ptx -o ", dir / "kernels.ptx",
+                            " ", dir / "kernels.cu", " > ", dir / "log", " 2>&1");
+  int status = std::system(command.c_str());
+  std::string log = read_file(dir / "log");
+  CAPTURE(log);
+  CHECK(status == 0);
+}
