@@ -29,6 +29,7 @@ class Verifier {
               s.name);
       }
     aliases();
+    effects();
     types();
   }
 
@@ -85,6 +86,21 @@ class Verifier {
     }
     for (const auto& [key, value] : n.attrs)
       if (auto g = std::get_if<GraphPtr>(&value)) Verifier(**g, stage_, depth_ + 1).run();
+  }
+
+  // Several ops with effects are ordered by tokens, never by their place in the list.
+  void effects() const {
+    size_t ordered = 0;
+    NodeId loose;
+    for (NodeId id : g_.order()) {
+      if (g_.op(id).effects != Effects::ordered) continue;
+      ++ordered;
+      bool takes_token = false;
+      for (ValueId v : g_[id].inputs) takes_token |= v && g_.type(v).kind == TypeKind::token;
+      if (!takes_token) loose = id;
+    }
+    if (loose && ordered > 1)
+      bad("has effects but takes no token, beside other ops with effects", g_.describe(loose));
   }
 
   // The donated input must have no reader that may run after the output exists; order is by data flow, so
