@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every composite equals its decomposition on random shapes, sizes 0 and 1 included, and attributes.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <set>
+
+#include "base/philox.h"
+#include "interp/interpreter.h"
+#include "ir/builder.h"
+#include "ir/op.h"
+#include "ir/text.h"
+#include "ir/verify.h"
+
+using namespace pelton;
+using namespace pelton::ir;
+
+namespace {
+
+// Draws of one case, a pure function of its number.
+class Draw {
+ public:
+  explicit Draw(uint64_t number) : stream_{7, number, 1} {}
+  int64_t below(int64_t n) { return static_cast<int64_t>(stream_.bits(next_++) % static_cast<uint64_t>(n)); }
+  bool coin() { return below(2) != 0; }
+  // 0 in one of eight, 1 in two of eight, else up to 5.
+  int64_t size(int64_t least = 0) {
+    int64_t d = below(8);
+    return std::max(least, d == 0 ? 0 : d < 3 ? 1 : 1 + below(5));
+  }
+  Dims dims(int64_t rank, int64_t least = 0) {
+    Dims out;
+    for (int64_t i = 0; i < rank; ++i) out.push_back(size(least));
+    return out;
+  }
+  double real(double low, double high) {
+    return low + (high - low) * static_cast<double>(stream_.uniform(next_++));
+  }
+  Tensor normal(DType t, const Dims& dims) {
+    Tensor x = Tensor::zeros(t, dims);
+    for (int64_t i = 0; i < x.count(); ++i) x.set_double(i, stream_.normal(next_++));
+    return x;
+  }
+  Tensor uniform(DType t, const Dims& dims, double low, double high) {
+    Tensor x = Tensor::zeros(t, dims);
+    for (int64_t i = 0; i < x.count(); ++i) x.set_double(i, real(low, high));
+    return x;
+  }
+  Tensor ints(DType t, const Dims& dims, int64_t limit) {
+    Tensor x = Tensor::zeros(t, dims);
+    for (int64_t i = 0; i < x.count(); ++i) x.set_int(i, below(limit));
+    return x;
+  }
+  template <class T>
+  const T& one_of(const std::vector<T>& items) {
+    return items[static_cast<size_t>(below(static_cast<int64_t>(items.size())))];
+  }
+
+ private:
+  RandomStream stream_;
+  uint64_t next_ = 0;
+};
+
+struct Instance {
+  std::vector<Tensor> inputs;  // undefined: absent
+  Attrs attrs;
+  size_t outputs = 1;
+};
+
+Tensor maybe(Draw& d, Tensor t) {
+  return d.coin() ? t : Tensor();
+}
+
+Instance activation(Draw& d, DType t) {
+  return {{d.normal(t, d.dims(d.below(4)))}, {}};
+}
+Instance with_axis(Draw& d, DType t) {
+  int64_t rank = 1 + d.below(3);
+  return {{d.normal(t, d.dims(rank))}, {{"axis", d.below(2 * rank) - rank}}};
+}
+Instance norm_tail(Draw& d, DType t, size_t operands, size_t outputs) {
+  Dims dims = d.dims(1 + d.below(3), 1);
+  int64_t rank = static_cast<int64_t>(dims.size()), axis = d.below(rank);
+  Dims tail(dims.begin() + axis, dims.end());
+  Instance i{{d.normal(t, dims)}, {{"axis", axis}, {"eps", 1e-3}}, outputs};
+  for (size_t k = 0; k < operands; ++k) i.inputs.push_back(maybe(d, d.normal(t, tail)));
+  return i;
+}
+Instance channels(Draw& d, DType t, size_t parameters, size_t outputs, int64_t least) {
+  Dims dims = d.dims(2 + d.below(3), least);
+  Instance i{{d.normal(t, dims)}, {{"eps", 1e-3}}, outputs};
+  for (size_t k = 0; k < parameters; ++k) i.inputs.push_back(d.uniform(t, {dims[1]}, 0.2, 2));
+  return i;
+}
+Instance group_norm(Draw& d, DType t) {
+  int64_t groups = 1 + d.below(3), channels_each = 1 + d.below(3);
+  Dims dims{d.size(), groups * channels_each};
+  for (int64_t k = d.below(3); k > 0; --k) dims.push_back(d.size(1));
+  return {{d.normal(t, dims), d.normal(t, {dims[1]}), d.normal(t, {dims[1]})}, {{"groups", groups}}, 3};
+}
+Instance attention(Draw& d, DType t) {
+  int64_t groups = 1 + d.below(2), heads = groups * (1 + d.below(3)), batch = d.size(), queries = d.size(),
+          keys = d.size();
+  int64_t depth = 1 + d.below(4), width = d.size();
+  Instance i{{d.normal(t, {batch, heads, queries, depth}), d.normal(t, {batch, groups, keys, depth}),
+              d.normal(t, {batch, groups, keys, width})},
+             {},
+             2};
+  if (d.coin())
+    i.inputs.push_back(d.coin() ? d.ints(DType::boolean, {queries, keys}, 2) : d.normal(t, {heads, 1, keys}));
+  if (d.coin()) i.attrs["causal"] = true;
+  if (d.coin()) i.attrs["softcap"] = 2.0;
+  if (d.coin()) i.attrs["scale"] = 0.7;
+  return i;
+}
+Instance rotary(Draw& d, DType t) {
+  int64_t half = 1 + d.below(3), extra = d.below(3), length = d.size(), batch = d.size(),
+          heads = 1 + d.below(3);
+  bool flat = d.coin(), table = d.coin();
+  int64_t size = 2 * half + extra;
+  Instance i{{d.normal(t, flat ? Dims{batch, length, heads * size} : Dims{batch, heads, length, size})},
+             {{"interleaved", d.coin()}, {"dims", 2 * half}}};
+  if (flat) i.attrs["heads"] = heads;
+  Dims cache = table ? Dims{7, half} : Dims{batch, length, half};
+  i.inputs.push_back(d.normal(t, cache));
+  i.inputs.push_back(d.normal(t, cache));
+  if (table) i.inputs.push_back(d.ints(DType::i64, {batch, length}, 7));
+  return i;
+}
+Instance recurrent(Draw& d, DType t, int64_t gates, size_t outputs) {
+  int64_t steps = d.size(), batch = d.size(), input = 1 + d.below(3), hidden = 1 + d.below(3);
+  std::string direction = d.one_of(Strings{"forward", "reverse", "bidirectional"});
+  int64_t directions = direction == "bidirectional" ? 2 : 1;
+  Instance i{
+      {d.normal(t, {steps, batch, input}), d.normal(t, {directions, gates * hidden, input}),
+       d.normal(t, {directions, gates * hidden, hidden}),
+       maybe(d, d.normal(t, {directions, 2 * gates * hidden})),
+       maybe(d, d.ints(DType::i32, {batch}, steps + 1)), maybe(d, d.normal(t, {directions, batch, hidden}))},
+      {{"hidden", hidden}, {"direction", direction}},
+      outputs};
+  if (gates == 4) {
+    i.inputs.push_back(maybe(d, d.normal(t, {directions, batch, hidden})));
+    i.inputs.push_back(maybe(d, d.normal(t, {directions, 3 * hidden})));
+    if (d.coin()) i.attrs["input_forget"] = true;
+  }
+  if (gates == 3 && d.coin()) i.attrs["linear_before_reset"] = true;
+  if (d.coin()) i.attrs["clip"] = 0.8;
+  return i;
+}
+Instance loss(Draw& d, DType t, size_t outputs) {
+  Dims dims = d.dims(2 + d.below(2), 1);
+  Dims places = dims;
+  places.erase(places.begin() + 1);
+  Instance i{
+      {d.normal(t, dims), d.ints(DType::i64, places, dims[1]), maybe(d, d.uniform(t, {dims[1]}, 0.2, 2))},
+      {{"reduction", d.one_of(Strings{"none", "sum", "mean"})}},
+      outputs};
+  if (d.coin()) i.attrs["ignore"] = int64_t{0};
+  return i;
+}
+
+// An instance of a composite; none if this file does not know the op.
+std::optional<Instance> draw(std::string_view op, Draw& d, DType t) {
+  if (op == "softmax" || op == "log_softmax") return with_axis(d, t);
+  if (op == "lp_norm") {
+    Instance i = with_axis(d, t);
+    i.attrs["p"] = 1 + d.below(2);
+    return i;
+  }
+  if (op == "layer_norm") return norm_tail(d, t, 2, 3);
+  if (op == "rms_norm") return norm_tail(d, t, 1, 2);
+  if (op == "batch_norm") return channels(d, t, 4, 1, 0);
+  if (op == "batch_norm_train") return channels(d, t, 4, 5, 1);
+  if (op == "group_norm") return group_norm(d, t);
+  if (op == "lrn") {
+    Instance i = channels(d, t, 0, 1, 0);
+    i.attrs = {{"size", 1 + d.below(5)}, {"alpha", 0.3}};
+    return i;
+  }
+  if (op == "prelu") {
+    Instance i = activation(d, t);
+    i.inputs.push_back(d.normal(t, {}));
+    return i;
+  }
+  if (op == "clamp") {
+    Instance i = activation(d, t);
+    i.inputs.push_back(maybe(d, Tensor::full(t, {}, -0.5)));
+    i.inputs.push_back(maybe(d, Tensor::full(t, {1}, 0.5)));
+    return i;
+  }
+  if (op == "gelu") {
+    Instance i = activation(d, t);
+    i.attrs["tanh"] = d.coin();
+    return i;
+  }
+  for (std::string_view name :
+       {"silu", "hard_sigmoid", "hard_swish", "leaky_relu", "elu", "selu", "celu", "mish", "softsign"})
+    if (op == name) return activation(d, t);
+  if (op == "attention") return attention(d, t);
+  if (op == "rotary") return rotary(d, t);
+  if (op == "rnn") return recurrent(d, t, 1, 2);
+  if (op == "gru") return recurrent(d, t, 3, 2);
+  if (op == "lstm") return recurrent(d, t, 4, 3);
+  if (op == "cross_entropy") return loss(d, t, 2);
+  if (op == "nll_loss") return loss(d, t, 1);
+  return std::nullopt;
+}
+
+double largest(const Tensor& t) {
+  double top = 0;
+  for (int64_t i = 0; i < t.count(); ++i)
+    if (double v = std::fabs(t.get_double(i)); std::isfinite(v)) top = std::max(top, v);
+  return top;
+}
+
+}  // namespace
+
+TEST_CASE("composites equal their decompositions") {
+  // Bounds relative to the largest element: f64 1e-11, f32 1e-5 (a few dozen roundings of 6e-8 that cancel).
+  constexpr double bound_f64 = 1e-11, bound_f32 = 1e-5;
+  // Their operands are sub-graphs or offsets, which stored cases draw.
+  const std::set<std::string_view> elsewhere{"fused", "embedding_bag"};
+  uint64_t number = 0;
+  for (const OpDef* row : all_ops()) {
+    if (!row->decompose || elsewhere.count(row->name)) continue;
+    for (uint64_t k = 0; k < 40; ++k) {
+      DType t = k % 2 ? DType::f64 : DType::f32;
+      Draw d(++number);
+      std::optional<Instance> instance = draw(row->name, d, t);
+      CAPTURE(row->name);
+      REQUIRE(instance);
+      Graph g;
+      std::vector<ValueId> operands;
+      std::vector<HostValue> values;
+      for (const Tensor& x : instance->inputs) {
+        operands.push_back(x.defined() ? g.add_input(Type::tensor(x.dtype(), to_shape(x.dims())))
+                                       : ValueId{});
+        if (x.defined()) values.emplace_back(x);
+      }
+      g.outputs = Builder(g).ops(row->name, operands, instance->attrs, instance->outputs);
+      std::string text = print(g);
+      CAPTURE(text);
+      auto want = interp::run(g, values).outputs;
+      REQUIRE(expand(g, g.order().back()));
+      verify(g, "decomposition");
+      auto got = interp::run(g, values).outputs;
+      for (size_t i = 0; i < want.size(); ++i) {
+        const Tensor &a = got[i].tensor, &b = want[i].tensor;
+        REQUIRE(a.str() == b.str());
+        double bound = (t == DType::f64 ? bound_f64 : bound_f32) * std::max(1.0, largest(b));
+        for (int64_t e = 0; e < b.count(); ++e) {
+          double x = a.get_double(e), y = b.get_double(e);
+          CAPTURE(x);
+          CAPTURE(y);
+          CHECK((std::isnan(y) ? std::isnan(x) : x == y || std::fabs(x - y) <= bound));
+        }
+      }
+    }
+  }
+}
