@@ -7,8 +7,20 @@ namespace pelton::backend {
 
 void register_cpu(Registry& registry) {
 #if PELTON_HAVE_HWY
-  cpu::add_tile_programs(registry);
+#if PELTON_HAVE_ONEDNN
+  cpu::add_onednn_conv(registry);
+  cpu::add_onednn_matmul(registry);
+  cpu::add_onednn_pool(registry);
 #endif
+  cpu::add_tile_programs(registry);
+  cpu::add_own_contraction(registry);
+  cpu::add_attention(registry);
+  cpu::add_recurrent(registry);
+  cpu::add_ranking(registry);
+  cpu::add_body(registry);
+#endif
+  cpu::add_movement(registry);
+  cpu::add_gather(registry);
 }
 
 }  // namespace pelton::backend

@@ -13,6 +13,7 @@ using OpRows = std::deque<OpDef>;  // rows never move
 void add_pointwise(OpRows& rows);
 void add_cast(OpRows& rows);
 void add_shape(OpRows& rows);
+void add_layout(OpRows& rows);
 void add_reduce(OpRows& rows);
 void add_index(OpRows& rows);
 void add_select(OpRows& rows);

@@ -17,6 +17,7 @@ struct Table {
     add_pointwise(rows);
     add_cast(rows);
     add_shape(rows);
+    add_layout(rows);
     add_reduce(rows);
     add_index(rows);
     add_select(rows);

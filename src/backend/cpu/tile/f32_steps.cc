@@ -314,12 +314,14 @@ StepFunction find(Code code) {
     return name##_step;
     CASE(neg)
     CASE(abs)
-  CASE(sign)
-  CASE(reciprocal) CASE(relu) CASE(floor) CASE(ceil) CASE(round) CASE(trunc) CASE(square) CASE(exp) CASE(log)
-      CASE(sqrt) CASE(rsqrt) CASE(tanh) CASE(erf) CASE(sigmoid) CASE(silu) CASE(gelu_erf) CASE(gelu_tanh)
-          CASE(hard_swish) CASE(hard_sigmoid) CASE(leaky_relu) CASE(elu) CASE(softsign) CASE(add) CASE(sub)
-              CASE(mul) CASE(div) CASE(max) CASE(min) CASE(prelu) CASE(multiply_add) CASE(clamp) CASE(eq)
-                  CASE(ne) CASE(lt) CASE(le) CASE(gt) CASE(ge) CASE(norm)
+    CASE(sign)
+    CASE(reciprocal)
+  CASE(relu)
+  CASE(floor) CASE(ceil) CASE(round) CASE(trunc) CASE(square) CASE(exp) CASE(log) CASE(sqrt) CASE(rsqrt)
+      CASE(tanh) CASE(erf) CASE(sigmoid) CASE(silu) CASE(gelu_erf) CASE(gelu_tanh) CASE(hard_swish)
+          CASE(hard_sigmoid) CASE(leaky_relu) CASE(elu) CASE(softsign) CASE(add) CASE(sub) CASE(mul) CASE(div)
+              CASE(max) CASE(min) CASE(prelu) CASE(multiply_add) CASE(clamp) CASE(eq) CASE(ne) CASE(lt)
+                  CASE(le) CASE(gt) CASE(ge) CASE(norm)
 #undef CASE
                       case Code::select:
     return select;

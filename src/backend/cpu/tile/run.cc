@@ -16,6 +16,7 @@ constexpr size_t kMaxRegisters = 192, kMaxOperands = 64, kMaxLoops = 16;
 // to lanes, one contiguous piece at a time.
 template <class F>
 void walk(const Dims& inner, const std::vector<int64_t>& strides, int64_t begin, int64_t count, F piece) {
+  if (count <= 0) return;
   if (inner.empty()) return piece(int64_t{0}, int64_t{0}, int64_t{0}, count);
   const size_t last = inner.size() - 1;
   int64_t index[kMaxLoops];

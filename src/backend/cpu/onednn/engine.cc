@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cpu/onednn/engine.h"
+
+#include <cstring>
+
+#include "base/cat.h"
+
+namespace pelton::backend::cpu::onednn {
+namespace {
+
+dnnl::cpu_isa library_isa(device::CpuIsa isa) {
+  switch (isa) {
+    case device::CpuIsa::scalar:
+    case device::CpuIsa::avx2:
+      return dnnl::cpu_isa::avx2;
+    case device::CpuIsa::avx512:
+      return dnnl::cpu_isa::avx512_core;
+    case device::CpuIsa::avx512_vnni:
+      return dnnl::cpu_isa::avx512_core_vnni;
+    case device::CpuIsa::avx512_bf16:
+      break;
+  }
+  return dnnl::cpu_isa::isa_default;
+}
+
+}  // namespace
+
+const dnnl::engine& engine() {
+  static const dnnl::engine instance = [] {
+    dnnl::set_max_cpu_isa(library_isa(device::detect_cpu().isa));
+    return dnnl::engine(dnnl::engine::kind::cpu, 0);
+  }();
+  return instance;
+}
+
+std::string refuse_target(const device::Target& target) {
+  return target.isa >= device::CpuIsa::avx2 ? "" : "oneDNN is used from AVX2 on";
+}
+
+Type type_of(DType t) {
+  switch (t) {
+    case DType::f32:
+      return Type::f32;
+    case DType::bf16:
+      return Type::bf16;
+    case DType::f16:
+      return Type::f16;
+    case DType::i32:
+      return Type::s32;
+    case DType::i8:
+      return Type::s8;
+    case DType::u8:
+      return Type::u8;
+    default:
+      return Type::undef;
+  }
+}
+
+Desc plain_desc(const Dims& dims, DType dtype) {
+  return Desc(dims, type_of(dtype), row_major_strides(dims));
+}
+Desc any_desc(const Dims& dims, DType dtype) {
+  return Desc(dims, type_of(dtype), Tag::any);
+}
+
+Desc desc_of(const TensorSpec& spec) {
+  const size_t rank = spec.dims.size();
+  if (spec.layout.is_plain() || rank < 2) return plain_desc(spec.dims, spec.dtype);
+  if (spec.layout.kind == ir::Layout::Kind::channels_last) {
+    Dims strides(rank);
+    strides[1] = 1;
+    int64_t step = spec.dims[1];
+    for (size_t d = rank; d-- > 2; step *= spec.dims[d]) strides[d] = step;
+    strides[0] = step;
+    return Desc(spec.dims, type_of(spec.dtype), strides);
+  }
+  const bool sixteen = spec.layout.block == 16;
+  PELTON_CHECK(sixteen || spec.layout.block == 8, "channel block of ", int{spec.layout.block});
+  PELTON_CHECK(rank >= 3 && rank <= 5, "a blocked tensor of rank ", rank);
+  const Tag tags[3][2] = {
+      {Tag::nCw8c, Tag::nCw16c}, {Tag::nChw8c, Tag::nChw16c}, {Tag::nCdhw8c, Tag::nCdhw16c}};
+  return Desc(spec.dims, type_of(spec.dtype), tags[rank - 3][sixteen ? 1 : 0]);
+}
+
+dnnl::primitive_attr attributes() {
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attr;
+}
+
+bool is_reference(const dnnl::primitive_desc_base& pd) {
+  return std::strstr(pd.impl_info_str(), "ref") != nullptr;
+}
+
+void guarded(FunctionRef<void()> f) {
+  run_in_pool([&] {
+    try {
+      f();
+    } catch (const dnnl::error& e) {
+      fail(ErrorCode::internal, cat("oneDNN: ", e.what(), " (status ", static_cast<int>(e.status), ")"));
+    }
+  });
+}
+
+// Arguments of every step in execution order, with the memory objects that carry them.
+struct Sequence::Bound {
+  dnnl::stream stream{engine()};
+  std::vector<dnnl::memory> memories;
+  std::vector<std::vector<dnnl_exec_arg_t>> arguments;
+};
+
+Sequence::Sequence() = default;
+Sequence::~Sequence() = default;
+
+int64_t Sequence::reserve(int64_t bytes) {
+  const int64_t at = scratch_bytes_;
+  scratch_bytes_ += align64(bytes);
+  return at;
+}
+Place Sequence::keep(Tensor packed) {
+  packed_bytes_ += packed.bytes();
+  packed_.push_back(std::move(packed));
+  return {Place::packed, static_cast<int64_t>(packed_.size()) - 1};
+}
+void Sequence::add(dnnl::primitive primitive, const Desc& pad, std::vector<Argument> arguments) {
+  if (pad.get_size() > 0) arguments.push_back({DNNL_ARG_SCRATCHPAD, pad, reserve(pad)});
+  steps_.push_back({std::move(primitive), std::move(arguments)});
+}
+void Sequence::add_reorder(const Desc& from, Place source, const Desc& to, Place target) {
+  const dnnl::reorder::primitive_desc pd(engine(), from, engine(), to, attributes());
+  add(dnnl::reorder(pd), pd.scratchpad_desc(), {{DNNL_ARG_FROM, from, source}, {DNNL_ARG_TO, to, target}});
+}
+Place Sequence::add_reorder(const Desc& from, Place source, const Desc& to) {
+  const Place target = reserve(to);
+  add_reorder(from, source, to, target);
+  return target;
+}
+void Sequence::seal() {
+  free_.push_back(bind());
+}
+
+std::unique_ptr<Sequence::Bound> Sequence::bind() const {
+  auto bound = std::make_unique<Bound>();
+  for (const Step& step : steps_) {
+    auto& list = bound->arguments.emplace_back();
+    for (const Argument& a : step.arguments) {
+      void* fixed = a.place.kind == Place::packed
+                        ? const_cast<void*>(packed_[static_cast<size_t>(a.place.index)].data())
+                        : nullptr;
+      bound->memories.emplace_back(a.desc, engine(), fixed);
+      list.push_back({a.id, bound->memories.back().get()});
+    }
+  }
+  return bound;
+}
+
+void Sequence::run(const RunArgs& args) const {
+  std::unique_ptr<Bound> bound;
+  {
+    std::lock_guard lock(mutex_);
+    if (!free_.empty()) {
+      bound = std::move(free_.back());
+      free_.pop_back();
+    }
+  }
+  guarded([&] {
+    if (!bound) bound = bind();
+    size_t memory = 0;
+    for (const Step& step : steps_)
+      for (const Argument& a : step.arguments) {
+        dnnl::memory& m = bound->memories[memory++];
+        const auto i = static_cast<size_t>(a.place.index);
+        switch (a.place.kind) {
+          case Place::input:
+            m.set_data_handle(const_cast<void*>(args.in[i]));
+            break;
+          case Place::output:
+            m.set_data_handle(args.out[i]);
+            break;
+          case Place::scratch:
+            m.set_data_handle(offset(args.scratch, a.place.index));
+            break;
+          case Place::packed:
+            break;
+        }
+      }
+    for (size_t s = 0; s < steps_.size(); ++s)
+      dnnl::error::wrap_c_api(
+          dnnl_primitive_execute(steps_[s].primitive.get(), bound->stream.get(),
+                                 static_cast<int>(bound->arguments[s].size()), bound->arguments[s].data()),
+          "cannot run a primitive");
+  });
+  std::lock_guard lock(mutex_);
+  free_.push_back(std::move(bound));
+}
+
+Tensor reorder_now(const Tensor& from, const Desc& from_desc, const Desc& to) {
+  Tensor out(DType::u8, {static_cast<int64_t>(to.get_size())});
+  dnnl::memory source(from_desc, engine(), const_cast<void*>(from.data()));
+  dnnl::memory target(to, engine(), out.mutable_data());
+  dnnl::stream stream(engine());
+  dnnl::reorder(source, target).execute(stream, source, target);
+  stream.wait();
+  return out;
+}
+
+}  // namespace pelton::backend::cpu::onednn

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// oneDNN seen from here: one engine a process, descriptors of our tensors, and kernels made of primitives.
+#pragma once
+
+#include <dnnl.hpp>
+#include <mutex>
+#include <vector>
+
+#include "backend/cpu/support.h"
+
+namespace pelton::backend::cpu::onednn {
+
+using Desc = dnnl::memory::desc;
+using Tag = dnnl::memory::format_tag;
+using Type = dnnl::memory::data_type;
+
+// The first call fixes the instruction set of the library for the process (PELTON_CPU_ISA lowers it).
+const dnnl::engine& engine();
+// Why the library does not serve this target; "" if it does. (Below AVX2 it has hardly any fast code.)
+std::string refuse_target(const device::Target& target);
+
+Type type_of(DType dtype);  // undef where the library has none
+inline bool has_type(DType dtype) {
+  return type_of(dtype) != Type::undef;
+}
+Desc desc_of(const TensorSpec& spec);
+Desc plain_desc(const Dims& dims, DType dtype);
+// Any layout the library likes best.
+Desc any_desc(const Dims& dims, DType dtype);
+
+// Where a primitive finds the bytes of an argument.
+struct Place {
+  enum Kind : uint8_t { input, output, scratch, packed } kind = input;
+  int64_t index = 0;  // of the input, output or packed tensor; byte offset in scratch
+};
+inline Place input(int64_t i) {
+  return {Place::input, i};
+}
+inline Place output(int64_t i) {
+  return {Place::output, i};
+}
+
+struct Argument {
+  int id = 0;  // DNNL_ARG_*
+  Desc desc;
+  Place place;
+};
+
+// Primitives run one after another; their scratch pads and the tensors between them lie in the kernel's
+// scratch. Memory objects are made in prepare and kept in a free list, one set for each thread that runs the
+// kernel at once, so a run allocates only when more threads than ever before run it.
+class Sequence final : public Kernel {
+ public:
+  int64_t reserve(int64_t bytes);  // offset in scratch
+  Place reserve(const Desc& desc) { return {Place::scratch, reserve(static_cast<int64_t>(desc.get_size()))}; }
+  Place keep(Tensor packed);  // bytes that live as long as the kernel
+  // `pad`: the primitive's scratch pad; empty if it has none.
+  void add(dnnl::primitive primitive, const Desc& pad, std::vector<Argument> arguments);
+  // A copy between layouts or types as a step; returns where the result is.
+  Place add_reorder(const Desc& from, Place source, const Desc& to);
+  void add_reorder(const Desc& from, Place source, const Desc& to, Place target);
+  void seal();  // no more primitives; makes the first set of memory objects
+
+  int64_t scratch_bytes() const override { return scratch_bytes_; }
+  int64_t packed_bytes() const override { return packed_bytes_; }
+  void run(const RunArgs& args) const override;
+
+ private:
+  struct Step {
+    dnnl::primitive primitive;
+    std::vector<Argument> arguments;
+  };
+  struct Bound;  // memory objects and a stream of one running thread
+  std::unique_ptr<Bound> bind() const;
+
+  std::vector<Step> steps_;
+  std::vector<Tensor> packed_;
+  int64_t scratch_bytes_ = 0, packed_bytes_ = 0;
+  mutable std::mutex mutex_;
+  mutable std::vector<std::unique_ptr<Bound>> free_;  // guarded by mutex_
+
+ public:
+  Sequence();
+  ~Sequence() override;
+};
+
+// The bytes of `from` (plain, row-major) in the layout `to`.
+Tensor reorder_now(const Tensor& from, const Desc& from_desc, const Desc& to);
+// Primitive attributes with a scratch pad that we provide.
+dnnl::primitive_attr attributes();
+// The implementation is a plain reference loop of the library.
+bool is_reference(const dnnl::primitive_desc_base& pd);
+// Runs f inside the pool and turns the library's exceptions into internal errors.
+void guarded(FunctionRef<void()> f);
+
+}  // namespace pelton::backend::cpu::onednn

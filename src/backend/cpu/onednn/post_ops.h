@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The chain after a contraction as post-ops of a primitive.
+#pragma once
+
+#include <string>
+
+#include "backend/cpu/group.h"
+#include "backend/cpu/onednn/engine.h"
+
+namespace pelton::backend::cpu::onednn {
+
+// "" if every step has a post-op.
+std::string refuse_steps(const Group& group);
+
+struct PostOps {
+  dnnl::post_ops ops;
+  // Binary operands, in order; `argument` is DNNL_ARG_ATTR_MULTIPLE_POST_OP(i) | DNNL_ARG_SRC_1.
+  struct Operand {
+    int argument;
+    Desc desc;
+    GroupOperand operand;
+  };
+  std::vector<Operand> operands;
+};
+// Steps from `first` on. `result` has the dims seen by the primitive; `as_seen` maps the dims of an operand,
+// padded to the rank of the node's result, to those the primitive needs (empty result: cannot).
+PostOps post_ops_of(const Group& group, size_t first, const Instance& instance, size_t rank,
+                    FunctionRef<Desc(const TensorSpec&)> as_seen);
+
+// Per-channel operand of an addition right after the contraction: usable as its bias.
+bool is_bias(const GroupStep& step, size_t rank, size_t channel_axis);
+
+// Adds the binary operands to the arguments of a primitive.
+void bind_operands(const PostOps& post, Sequence& sequence, std::vector<Argument>& arguments);
+// Where an operand's bytes are: an input of the outer node, or kept in the sequence.
+Place place_of(const GroupOperand& operand, Sequence& sequence);
+
+}  // namespace pelton::backend::cpu::onednn

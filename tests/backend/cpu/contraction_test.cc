@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include "backend/cpu/harness.h"
+#include "base/cat.h"
+#include "ir/text.h"
+
+using namespace pelton;
+using namespace pelton::test;
+
+namespace {
+
+constexpr Measure kSums = Measure::absolute;
+
+std::string conv_text(const std::string& op, const std::string& t, const Dims& x, const Dims& w,
+                      const Dims& y, const std::string& attrs, const std::string& layout = "",
+                      bool bias = false, int64_t outputs = 0) {
+  const std::string l = layout.empty() ? "" : cat("{", layout, "}");
+  return cat("graph \"g\"(%x: ", t, x, l, ", %w: ", t, w, bias ? cat(", %b: ", t, Dims{outputs}) : "",
+             ") { %y = ", op, "(%x, %w", bias ? ", %b" : "", ") {", attrs, "} : ", t, y, l, " return %y }");
+}
+
+struct ConvCase {
+  const char* op;
+  Dims x, w, y;
+  const char* attrs;
+};
+const ConvCase kConvs[] = {
+    {"conv", {1, 3, 9, 8}, {16, 3, 3, 3}, {1, 16, 9, 8}, "low = dims[1,1], high = dims[1,1]"},
+    {"conv", {2, 16, 7, 7}, {32, 16, 1, 1}, {2, 32, 7, 7}, ""},
+    {"conv",
+     {2, 16, 8, 8},
+     {16, 16, 3, 3},
+     {2, 16, 4, 4},
+     "strides = [2,2], low = dims[1,1], high = dims[0,0]"},
+    {"conv", {1, 32, 9, 9}, {32, 1, 3, 3}, {1, 32, 9, 9}, "groups = 32, low = dims[1,1], high = dims[1,1]"},
+    {"conv", {1, 16, 10, 10}, {32, 8, 3, 3}, {1, 32, 6, 6}, "groups = 2, dilations = [2,2]"},
+    {"conv", {2, 16, 20}, {16, 16, 5}, {2, 16, 16}, ""},
+    {"conv", {1, 16, 4, 5, 6}, {16, 16, 2, 2, 2}, {1, 16, 3, 4, 5}, ""},
+    {"conv_transpose", {1, 16, 5, 5}, {16, 16, 3, 3}, {1, 16, 11, 11}, "strides = [2,2]"},
+    {"conv_transpose", {2, 16, 4, 4}, {16, 8, 2, 2}, {2, 16, 8, 8}, "strides = [2,2], groups = 2"},
+};
+
+}  // namespace
+
+TEST_CASE("convolutions in every layout, with constant and with changing weights") {
+  for (const ConvCase& c : kConvs)
+    for (const char* type : {"f32", "bf16"})
+      for (const char* layout : {"", "nhwc", "c16"})
+        for (bool constant : {true, false}) {
+          const DType t = *dtype_from_name(type);
+          if (std::string(layout) == "c16" && c.x[1] % 16) continue;
+          for (const backend::Implementation* item : cpu_registry().candidates(c.op)) {
+            Options o;
+            o.implementation = item->name;
+            o.constant = {false, constant, constant};
+            const std::string text = conv_text(c.op, type, c.x, c.w, c.y, c.attrs, layout, true, c.y[1]);
+            if (!refusal(ir::parse_graph(text), o.implementation).empty()) continue;
+            CAPTURE(o.implementation);
+            check_node(text, {random(t, c.x, 1), random(t, c.w, 2), random(t, {c.y[1]}, 3)}, o, kSums);
+          }
+        }
+}
+
+TEST_CASE("8-bit convolution and product give exact sums") {
+  const Dims x = {1, 16, 6, 6}, w = {32, 16, 3, 3}, y = {1, 32, 4, 4};
+  for (const char* type : {"u8", "i8"}) {
+    const DType t = *dtype_from_name(type);
+    const double low = t == DType::u8 ? 0 : -128, high = t == DType::u8 ? 256 : 128;
+    const std::string zero = cat("tensor<", type, "[]>{", 3, "}");
+    check_node(cat("graph \"g\"(%x: ", type, x, ", %w: i8", w, ") { %z = constant() {value = ", zero,
+                   "} : ", type, "[] %y = conv(%x, %w, _, %z) : i32", y, " return %y }"),
+               {random(t, x, 1, low, high), random(DType::i8, w, 2, -128, 128)}, {"", {false, true}, {}});
+    check_node(
+        cat("graph \"g\"(%a: ", type, "[5,33], %b: i8[33,17]) { %y = matmul(%a, %b) : i32[5,17] return %y }"),
+        {random(t, {5, 33}, 1, low, high), random(DType::i8, {33, 17}, 2, -128, 128)},
+        {"", {false, true}, {}});
+  }
+  check_node(
+      "graph \"g\"(%a: u8[5,33], %b: u8[33,17], %z: u8[], %c: u8[17]) { %y = matmul(%a, %b, %z, %c) : "
+      "i32[5,17] return %y }",
+      {random(DType::u8, {5, 33}, 1, 0, 256), random(DType::u8, {33, 17}, 2, 0, 256),
+       random(DType::u8, {}, 3, 0, 256), random(DType::u8, {17}, 4, 0, 256)});
+}
+
+TEST_CASE("matrix products: ranks, batches, transposed operands, empty sums") {
+  struct Case {
+    Dims a, b, y;
+    const char* attrs;
+  };
+  const Case cases[] = {{{3, 4}, {4, 5}, {3, 5}, ""},
+                        {{64, 100}, {100, 65}, {64, 65}, ""},
+                        {{1, 768}, {768, 300}, {1, 300}, ""},
+                        {{2, 7, 16}, {16, 9}, {2, 7, 9}, ""},
+                        {{2, 3, 7, 16}, {2, 3, 16, 9}, {2, 3, 7, 9}, ""},
+                        {{2, 1, 7, 16}, {3, 16, 9}, {2, 3, 7, 9}, ""},
+                        {{2, 3, 7, 16}, {2, 3, 9, 16}, {2, 3, 7, 9}, "transpose_b = true"},
+                        {{16, 7}, {16, 9}, {7, 9}, "transpose_a = true"},
+                        {{16}, {16, 9}, {9}, ""},
+                        {{3, 16}, {16}, {3}, ""},
+                        {{16}, {16}, {}, ""},
+                        {{3, 0}, {0, 5}, {3, 5}, ""},
+                        {{0, 4}, {4, 5}, {0, 5}, ""}};
+  for (const Case& c : cases)
+    for (const char* type : {"f32", "bf16", "f16", "f64", "i32", "i64"})
+      for (bool constant : {false, true}) {
+        const DType t = *dtype_from_name(type);
+        for (const backend::Implementation* item : cpu_registry().candidates("matmul")) {
+          Options o;
+          o.implementation = item->name;
+          o.constant = {false, constant};
+          const std::string text =
+              cat("graph \"g\"(%a: ", type, c.a, ", %b: ", type, c.b, ") { %y = matmul(%a, %b) {", c.attrs,
+                  "} : ", type, c.y, " return %y }");
+          if (!refusal(ir::parse_graph(text), o.implementation).empty()) continue;
+          CAPTURE(o.implementation);
+          check_node(text, {random(t, c.a, 1), random(t, c.b, 2)}, o, kSums);
+        }
+      }
+}
+
+TEST_CASE("what follows a contraction is applied in the same kernel") {
+  struct Case {
+    const char *inputs, *steps, *last;
+    std::vector<Dims> dims;
+  };
+  const std::string y = "f32[2,32,6,6]";
+  const Case cases[] = {
+      {", %b: f32[32,1,1], %r: f32[2,32,6,6]",
+       "%1 = add(%0, %b) : Y %2 = add(%1, %r) : Y %3 = relu(%2) : Y",
+       "%3",
+       {{32, 1, 1}, {2, 32, 6, 6}}},
+      {"", "%1 = silu(%0) : Y", "%1", {}},
+      {"", "%1 = sigmoid(%0) : Y %2 = mul(%0, %1) : Y", "%2", {}},
+      {", %s: f32[1,32,1,1]", "%1 = mul(%0, %s) : Y %2 = hard_swish(%1) : Y", "%2", {{1, 32, 1, 1}}},
+      {"",
+       "%lo = constant() {value = tensor<f32[]>{0}} : f32[] %hi = constant() {value = tensor<f32[]>{6}} : "
+       "f32[] "
+       "%1 = clamp(%0, %lo, %hi) : Y",
+       "%1",
+       {}},
+      {", %g: f32[2,32,1,1]", "%1 = mul(%0, %g) : Y %2 = gelu(%1) : Y", "%2", {{2, 32, 1, 1}}},
+      {", %p: f32[32,1,1]", "%1 = prelu(%0, %p) : Y %2 = sin(%1) : Y", "%2", {{32, 1, 1}}},
+  };
+  for (const Case& c : cases) {
+    std::string steps = c.steps;
+    for (size_t at; (at = steps.find('Y')) != steps.npos;) steps.replace(at, 1, y);
+    const std::string head = "%x: f32[2,16,6,6], %w: f32[32,16,3,3]";
+    std::string names;
+    for (size_t i = 0; i + 1 < std::string(c.inputs).size(); ++i)
+      if (c.inputs[i] == '%') names += cat(", %", std::string(1, c.inputs[i + 1]));
+    const std::string text =
+        cat("graph \"g\"(", head, c.inputs, ") { %out = fused(%x, %w", names, ") {body = graph \"b\"(", head,
+            c.inputs, ") { %0 = conv(%x, %w) {low = dims[1,1], high = dims[1,1]} : ", y, " ", steps,
+            " return ", c.last, " }, kind = \"conv\"} : ", y, " return %out }");
+    std::vector<Tensor> inputs = {random(DType::f32, {2, 16, 6, 6}, 1),
+                                  random(DType::f32, {32, 16, 3, 3}, 2)};
+    for (size_t i = 0; i < c.dims.size(); ++i) inputs.push_back(random(DType::f32, c.dims[i], 3 + i));
+    for (bool constant : {true, false}) {
+      Options o;
+      o.constant = {false, constant, constant};
+      check_node(text, inputs, o, kSums);
+    }
+  }
+}
+
+TEST_CASE("a product with bias, activation and residual") {
+  for (const char* type : {"f32", "bf16"}) {
+    const DType t = *dtype_from_name(type);
+    const std::string s = type;
+    const std::string head =
+        cat("%a: ", s, "[2,9,64], %w: ", s, "[64,48], %b: ", s, "[48], %r: ", s, "[2,9,48]");
+    const std::string y = cat(s, "[2,9,48]");
+    check_node(
+        cat("graph \"g\"(", head, ") { %o = fused(%a, %w, %b, %r) {body = graph \"b\"(", head,
+            ") { %0 = matmul(%a, %w) : ", y, " %1 = add(%0, %b) : ", y, " %2 = gelu(%1) : ", y,
+            " %3 = add(%2, %r) : ", y, " return %3 }, kind = \"matmul\"} : ", y, " return %o }"),
+        {random(t, {2, 9, 64}, 1), random(t, {64, 48}, 2), random(t, {48}, 3), random(t, {2, 9, 48}, 4)},
+        {"", {false, true}, {}}, kSums);
+  }
+}
+
+TEST_CASE("refusals say what does not fit") {
+  const ir::Graph g = ir::parse_graph(
+      "graph \"g\"(%x: f64[1,3,4,4], %w: f64[2,3,1,1]) { %y = conv(%x, %w) : f64[1,2,4,4] return %y }");
+  CHECK(refusal(g, "onednn.conv").find("f64") != std::string::npos);
+}

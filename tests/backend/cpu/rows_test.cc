@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reductions, softmax, norms, and fused groups of them.
+#include <doctest/doctest.h>
+
+#include "backend/cpu/harness.h"
+#include "base/cat.h"
+#include "ir/text.h"
+
+using namespace pelton;
+using namespace pelton::test;
+
+TEST_CASE("reductions over any axes") {
+  struct Case {
+    Dims x;
+    const char* axes;
+    Dims kept, dropped;
+  };
+  const Case cases[] = {{{3, 70}, "[1]", {3, 1}, {3}},
+                        {{3, 70}, "[0]", {1, 70}, {70}},
+                        {{2, 3, 4, 5}, "[1,3]", {2, 1, 4, 1}, {2, 4}},
+                        {{2, 3, 33}, "[-1,-2]", {2, 1, 1}, {2}},
+                        {{4000}, "[0]", {1}, {}},
+                        {{2, 0}, "[1]", {2, 1}, {2}},
+                        {{2, 8, 20, 21}, "[2,3]", {2, 8, 1, 1}, {2, 8}}};
+  for (const Case& c : cases)
+    for (const char* op : {"reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod"})
+      for (const char* type : {"f32", "bf16", "f16"})
+        for (bool keep : {true, false}) {
+          const DType t = *dtype_from_name(type);
+          if (std::string(op) != "reduce_sum" && element_count(c.x) == 0) continue;
+          check_node(
+              cat("graph \"g\"(%x: ", type, c.x, ") { %y = ", op, "(%x) {axes = ", c.axes,
+                  keep ? ", keep_dims = true" : "", "} : ", type, keep ? c.kept : c.dropped, " return %y }"),
+              {random(t, c.x, 1, 0.5, 1.1)}, {}, Measure::absolute);
+        }
+}
+
+TEST_CASE("softmax and norms along their axes") {
+  for (const char* type : {"f32", "bf16"})
+    for (int64_t n : {1, 7, 64, 768, 30000})
+      for (const char* op : {"softmax", "log_softmax"})
+        for (int axis : {-1, 1}) {
+          const DType t = *dtype_from_name(type);
+          const Dims d = axis == 1 ? Dims{2, std::min<int64_t>(n, 768), 9} : Dims{3, n};
+          check_node(cat("graph \"g\"(%x: ", type, d, ") { %y = ", op, "(%x) {axis = ", axis, "} : ", type, d,
+                         " return %y }"),
+                     {random(t, d, 1, -9, 9)}, {}, Measure::absolute);
+        }
+  for (const char* type : {"f32", "bf16"})
+    for (int64_t n : {1, 7, 64, 768}) {
+      const DType t = *dtype_from_name(type);
+      const Dims d = {4, 3, n}, v = {n};
+      const std::string head = cat("%x: ", type, d, ", %s: ", type, v);
+      check_node(cat("graph \"g\"(", head, ", %b: ", type, v,
+                     ") { %y = layer_norm(%x, %s, %b) {axis = 2, eps = 1e-5} : ", type, d, " return %y }"),
+                 {random(t, d, 1), random(t, v, 2), random(t, v, 3)}, {}, Measure::absolute);
+      check_node(cat("graph \"g\"(", head, ") { %y = rms_norm(%x, %s) {axis = -1, eps = 1e-6} : ", type, d,
+                     " return %y }"),
+                 {random(t, d, 1), random(t, v, 2)}, {}, Measure::absolute);
+    }
+}
+
+TEST_CASE("groups of pointwise and reduction nodes run as one loop") {
+  const std::string x = "f32[5,3,200]", r = "f32[5,3,1]";
+  const std::string head = cat("%x: ", x, ", %g: f32[200], %m: bool[3,1]");
+  const std::string body =
+      cat("%0 = reduce_mean(%x) {axes = [2], keep_dims = true} : ", r, " %1 = sub(%x, %0) : ", x,
+          " %2 = square(%1) : ", x, " %3 = reduce_mean(%2) {axes = [2]} : f32[5,3]",
+          " %4 = sqrt(%3) : f32[5,3] %5 = reshape(%4) {dims = dims[5,3,1]} : ", r, " %6 = div(%1, %5) : ", x,
+          " %7 = mul(%6, %g) : ", x, " %8 = select(%m, %7, %x) : ", x);
+  check_node(cat("graph \"g\"(", head, ") { %o, %s = fused(%x, %g, %m) {body = graph \"b\"(", head, ") { ",
+                 body, " return %8, %4 }, kind = \"reduce\"} : ", x, ", f32[5,3] return %o, %s }"),
+             {random(DType::f32, {5, 3, 200}, 1), random(DType::f32, {200}, 2),
+              random(DType::boolean, {3, 1}, 3, 0, 2)},
+             {"cpu.tile", {}, {}}, Measure::absolute);
+}
+
+TEST_CASE("an operand computed from a longer loop is refused by name") {
+  const ir::Graph g = ir::parse_graph(
+      "graph \"g\"(%x: f32[4,8]) { %o = fused(%x) {body = graph \"b\"(%x: f32[4,8]) { %0 = reduce_sum(%x) "
+      "{axes = [0], "
+      "keep_dims = true} : f32[1,8] %1 = reduce_sum(%0) {axes = [1]} : f32[1] return %1 }, kind = "
+      "\"reduce\"} : f32[1] "
+      "return %o }");
+  CHECK(refusal(g, "cpu.tile").find("reduce_sum") != std::string::npos);
+  check_node(
+      "graph \"g\"(%x: f32[4,8]) { %o = fused(%x) {body = graph \"b\"(%x: f32[4,8]) { %0 = reduce_sum(%x) "
+      "{axes = "
+      "[0], keep_dims = true} : f32[1,8] %1 = reduce_sum(%0) {axes = [1]} : f32[1] return %1 }, kind = "
+      "\"reduce\"} "
+      ": f32[1] return %o }",
+      {random(DType::f32, {4, 8}, 1)}, {"cpu.body", {}, {}}, Measure::absolute);
+}
