@@ -37,6 +37,7 @@ std::string refuse(const ir::Graph& graph, ir::NodeId node, const device::Target
   if (x.rank() > 5) return cat("takes up to 3 spatial dims, not ", x.rank() - 2);
   if (t == DType::bf16 && target.isa < device::CpuIsa::avx512) return "bf16 needs AVX-512";
   if (byte(t)) {
+    if (target.isa < device::CpuIsa::avx512_vnni) return kNoVnni;
     if (w != DType::i8) return cat("needs i8 weights, got ", name(w));
     if (!all_zero(operand_or_absent(group, 4))) return "the weights have a zero point";
     const GroupOperand zero = operand_or_absent(group, 3);

@@ -19,6 +19,9 @@ const dnnl::engine& engine();
 // Why the library does not serve this target; "" if it does. (Below AVX2 it has hardly any fast code.)
 std::string refuse_target(const device::Target& target);
 
+// Without VNNI the library adds pairs of 8-bit products in 16 bits, which saturate.
+inline constexpr const char* kNoVnni = "8-bit sums are exact with VNNI only";
+
 Type type_of(DType dtype);  // undef where the library has none
 inline bool has_type(DType dtype) {
   return type_of(dtype) != Type::undef;

@@ -34,6 +34,7 @@ std::string refuse(const ir::Graph& graph, ir::NodeId node, const device::Target
   const DType a = group.graph->type(n.inputs[0]).dtype, b = group.graph->type(n.inputs[1]).dtype;
   if (a == DType::bf16 && target.isa < device::CpuIsa::avx512) return "bf16 needs AVX-512";
   if (byte(a)) {
+    if (target.isa < device::CpuIsa::avx512_vnni) return kNoVnni;
     if (b != DType::i8) return cat("needs an i8 right operand, got ", name(b));
     if (!absent_or_zero(group, 3)) return "the right operand has a zero point";
     if (!absent_or_zero(group, 2)) {

@@ -153,8 +153,10 @@ void reduce_sum(const Step& s, int64_t n) {
   reduce(s, n, 0.0f, add, add);
 }
 void reduce_prod(const Step& s, int64_t n) {
-  auto mul = [](VF a, VF b) HWY_ATTR { return hn::Mul(a, b); };
-  reduce(s, n, 1.0f, mul, mul);
+  const float* p = floats(s.in[0]);
+  double product = 1;
+  for (int64_t i = 0; i < n; ++i) product *= p[i];
+  *static_cast<float*>(s.out) = static_cast<float>(product);
 }
 void reduce_max(const Step& s, int64_t n) {
   auto max = [](VF a, VF b) HWY_ATTR { return max_nan(a, b); };
@@ -316,12 +318,13 @@ StepFunction find(Code code) {
     CASE(abs)
     CASE(sign)
     CASE(reciprocal)
-  CASE(relu)
-  CASE(floor) CASE(ceil) CASE(round) CASE(trunc) CASE(square) CASE(exp) CASE(log) CASE(sqrt) CASE(rsqrt)
-      CASE(tanh) CASE(erf) CASE(sigmoid) CASE(silu) CASE(gelu_erf) CASE(gelu_tanh) CASE(hard_swish)
-          CASE(hard_sigmoid) CASE(leaky_relu) CASE(elu) CASE(softsign) CASE(add) CASE(sub) CASE(mul) CASE(div)
-              CASE(max) CASE(min) CASE(prelu) CASE(multiply_add) CASE(clamp) CASE(eq) CASE(ne) CASE(lt)
-                  CASE(le) CASE(gt) CASE(ge) CASE(norm)
+    CASE(relu)
+  CASE(floor)
+  CASE(ceil) CASE(round) CASE(trunc) CASE(square) CASE(exp) CASE(log) CASE(sqrt) CASE(rsqrt) CASE(tanh)
+      CASE(erf) CASE(sigmoid) CASE(silu) CASE(gelu_erf) CASE(gelu_tanh) CASE(hard_swish) CASE(hard_sigmoid)
+          CASE(leaky_relu) CASE(elu) CASE(softsign) CASE(add) CASE(sub) CASE(mul) CASE(div) CASE(max)
+              CASE(min) CASE(prelu) CASE(multiply_add) CASE(clamp) CASE(eq) CASE(ne) CASE(lt) CASE(le)
+                  CASE(gt) CASE(ge) CASE(norm)
 #undef CASE
                       case Code::select:
     return select;
