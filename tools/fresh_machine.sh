@@ -24,23 +24,8 @@ leave() {
 }
 trap leave EXIT
 
-sources=()
-for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.sources; do
-  [ -f "$file" ] && sources+=("$file")
-done
-mirror=$(sed -n 's/^URIs: *//p; s/^deb [^h]*\(http[^ ]*\).*/\1/p' "${sources[@]}" | head -n1)
-echo "== minimal Debian 12"
-debootstrap --variant=minbase bookworm "$root" ${mirror:+"$mirror"} > "$root.log" 2>&1 || { tail -n 20 "$root.log"; exit 1; }
-rm -f "$root.log" "$root/etc/apt/sources.list"
-for file in "${sources[@]}" /etc/resolv.conf /etc/pip.conf; do
-  if [ -f "$file" ]; then
-    mkdir -p "$root$(dirname "$file")"
-    cp -L "$file" "$root$file"
-  fi
-done
-echo 'Acquire::Check-Valid-Until "false";' > "$root/etc/apt/apt.conf.d/99fresh"  # the sources may be a snapshot
-certificates=/etc/ssl/certs/ca-certificates.crt
-[ -f "$certificates" ] && cp "$certificates" "$root/etc/machine-certificates.crt"
+. tools/minimal_debian.sh
+minimal_debian "$root"
 mount -t proc proc "$root/proc"
 mount --bind /dev "$root/dev"
 

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+# What `cmake --install` puts into a prefix: the command, libpelton.so with its C interface, the CMake package.
+# tools/make_dist.py makes the prefix relocatable and adds the libraries it needs.
+include(GNUInstallDirs)
+if(TARGET pelton)
+  install(TARGETS pelton RUNTIME DESTINATION bin)
+endif()
+if(TARGET libpelton)
+  install(TARGETS libpelton LIBRARY DESTINATION lib)
+  install(DIRECTORY ${CMAKE_SOURCE_DIR}/include/pelton DESTINATION include)
+  include(CMakePackageConfigHelpers)
+  write_basic_package_version_file(${CMAKE_BINARY_DIR}/PeltonConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+  install(FILES ${CMAKE_SOURCE_DIR}/cmake/PeltonConfig.cmake ${CMAKE_BINARY_DIR}/PeltonConfigVersion.cmake
+          DESTINATION lib/cmake/Pelton)
+endif()
