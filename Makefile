@@ -4,11 +4,15 @@
 PRESET ?= cpu-release
 BUILD   = build/$(PRESET)
 PYTHON  = .venv/bin/python
+# Clones and build folders share compiled files.
+export CCACHE_BASEDIR = $(CURDIR)
+export CCACHE_NOHASHDIR = 1
 
-.PHONY: help build test check clean
+.PHONY: help build test test-mutants test-fuzz check clean
 help:
 	@echo "make test    set up, build, run every test that needs no GPU"
 	@echo "make build   set up and build build/$(PRESET)"
+	@echo "make test-mutants, make test-fuzz   seeded faults; parsers under a fuzzer"
 	@echo "make check   source checks: layers, headers, style"
 	@echo "make clean   remove build/"
 
@@ -22,6 +26,15 @@ test:
 	cmake --preset $(PRESET)
 	cmake --build $(BUILD)
 	$(PYTHON) tools/run_tests.py $(BUILD) $(TEST_FLAGS)
+
+# Seeded faults that the tests must catch, and the parsers under a fuzzer. Slower; .ci/run runs both.
+test-mutants: build
+	tools/install_deps.sh test
+	$(PYTHON) tools/run_mutants.py
+
+test-fuzz:
+	tools/install_deps.sh build test ci
+	$(PYTHON) tools/run_fuzz.py $(FUZZ_FLAGS)
 
 check:
 	$(PYTHON) tools/check_layers.py
