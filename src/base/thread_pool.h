@@ -33,9 +33,9 @@ int threads();
 // any chunk is thrown to the caller. Nesting is allowed.
 void parallel_for(int64_t begin, int64_t end, int64_t grain, FunctionRef<void(int64_t, int64_t)> f);
 
-// Runs f some time on a worker of the pool, never on the calling thread. f must not throw. For work that is made
-// ahead of its use; whoever waits for it should be able to do it too, since a pool of one thread has no worker
-// until it must.
+// Runs f some time on a worker of the pool, never on the calling thread. f must not throw. For work that is
+// made ahead of its use; whoever waits for it should be able to do it too, since a pool of one thread has no
+// worker until it must.
 void spawn(std::function<void()> f);
 
 // Runs f on the calling thread inside the pool, so that libraries built on the same scheduler share its
