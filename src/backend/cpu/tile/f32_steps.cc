@@ -314,40 +314,70 @@ StepFunction find(Code code) {
 #define CASE(name) \
   case Code::name: \
     return name##_step;
-    CASE(neg)
-    CASE(abs)
-    CASE(sign)
-    CASE(reciprocal)
-    CASE(relu)
-    CASE(floor)
-  CASE(ceil)
-  CASE(round) CASE(trunc) CASE(square) CASE(exp) CASE(log) CASE(sqrt) CASE(rsqrt) CASE(tanh) CASE(erf)
-      CASE(sigmoid) CASE(silu) CASE(gelu_erf) CASE(gelu_tanh) CASE(hard_swish) CASE(hard_sigmoid)
-          CASE(leaky_relu) CASE(elu) CASE(softsign) CASE(add) CASE(sub) CASE(mul) CASE(div) CASE(max)
-              CASE(min) CASE(prelu) CASE(multiply_add) CASE(clamp) CASE(eq) CASE(ne) CASE(lt) CASE(le)
-                  CASE(gt) CASE(ge) CASE(norm)
+    CASE(neg);
+    CASE(abs);
+    CASE(sign);
+    CASE(reciprocal);
+    CASE(relu);
+    CASE(floor);
+    CASE(ceil);
+    CASE(round);
+    CASE(trunc);
+    CASE(square);
+    CASE(exp);
+    CASE(log);
+    CASE(sqrt);
+    CASE(rsqrt);
+    CASE(tanh);
+    CASE(erf);
+    CASE(sigmoid);
+    CASE(silu);
+    CASE(gelu_erf);
+    CASE(gelu_tanh);
+    CASE(hard_swish);
+    CASE(hard_sigmoid);
+    CASE(leaky_relu);
+    CASE(elu);
+    CASE(softsign);
+    CASE(add);
+    CASE(sub);
+    CASE(mul);
+    CASE(div);
+    CASE(max);
+    CASE(min);
+    CASE(prelu);
+    CASE(multiply_add);
+    CASE(clamp);
+    CASE(eq);
+    CASE(ne);
+    CASE(lt);
+    CASE(le);
+    CASE(gt);
+    CASE(ge);
+    CASE(norm);
 #undef CASE
-                      case Code::select:
-    return select;
-  case Code::reduce_sum:
-    return reduce_sum;
-  case Code::reduce_max:
-    return reduce_max;
-  case Code::reduce_min:
-    return reduce_min;
-  case Code::reduce_prod:
-    return reduce_prod;
-  case Code::reduce_squares:
-    return reduce_squares;
-  case Code::exp_sum:
-    return exp_sum;
-  case Code::norm_affine:
-    return norm_affine;
-  case Code::round_bf16:
-    return round_bf16;
-  case Code::round_f16:
-    return round_f16;
-    default: return nullptr;
+    case Code::select:
+      return select;
+    case Code::reduce_sum:
+      return reduce_sum;
+    case Code::reduce_max:
+      return reduce_max;
+    case Code::reduce_min:
+      return reduce_min;
+    case Code::reduce_prod:
+      return reduce_prod;
+    case Code::reduce_squares:
+      return reduce_squares;
+    case Code::exp_sum:
+      return exp_sum;
+    case Code::norm_affine:
+      return norm_affine;
+    case Code::round_bf16:
+      return round_bf16;
+    case Code::round_f16:
+      return round_f16;
+    default:
+      return nullptr;
   }
 }
 
