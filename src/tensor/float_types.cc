@@ -51,7 +51,7 @@ uint32_t nan_bits(const Format& f) {
     case Top::fnuz:
       return 1u << sign_shift;
     case Top::finite:
-      return (1u << sign_shift) - 1;  // no NaN: the largest value
+      return 1u << sign_shift;  // no NaN: negative zero stands for it
   }
   return 0;
 }

@@ -66,7 +66,7 @@ Tensor from_fixed(DType dtype, const Dims& dims, const std::vector<std::string_v
     fail(ErrorCode::bad_format,
          cat("holds ", total_size(pieces), " bytes of numbers where its shape ", dims, " needs ", need));
   size_t align = static_cast<size_t>(bits(dtype)) / 8;
-  if (pieces.size() == 1 && reinterpret_cast<uintptr_t>(pieces[0].data()) % align == 0)
+  if (owner && pieces.size() == 1 && reinterpret_cast<uintptr_t>(pieces[0].data()) % align == 0)
     return Tensor::borrow(dtype, dims, pieces[0].data(), owner);
   Tensor t(dtype, dims);
   char* out = static_cast<char*>(t.mutable_data());
@@ -337,8 +337,8 @@ Tensor sparse_to_tensor(Span message, std::shared_ptr<const void> owner, std::st
         at.dims()[0] != v.count() || (!linear && at.dims()[1] != rank))
       fail(ErrorCode::bad_format, cat("values ", v.str(), " with indices ", at.str(), " for shape ", dims));
     int64_t count = element_count(dims);
-    if (byte_size(v.dtype(), count) > (int64_t{1} << 32))
-      fail(ErrorCode::limit, cat("dense form of shape ", dims, " is over 4 GiB"));
+    if (byte_size(v.dtype(), count) > (int64_t{1} << 30))
+      fail(ErrorCode::limit, cat("dense form of shape ", dims, " is over 1 GiB"));
     Tensor out = Tensor::zeros(v.dtype(), dims);
     auto* to = static_cast<char*>(out.mutable_data());
     auto width = static_cast<int64_t>(bits(v.dtype()) / 8);

@@ -9,6 +9,9 @@ namespace pelton::ir {
 namespace {
 
 void infer_cast(InferContext& c) {
+  const std::string& round = c.node.get_text("round");
+  c.require(round == "nearest" || round == "up" || round == "down", ErrorCode::usage, "C1",
+            cat("cannot round '", round, "'"));
   DType from = c.dtype(0), to = c.node.get_dtype("to");
   c.output(0, to, c.shape(0));
   if (is_int(from) && is_int(to))
@@ -54,6 +57,14 @@ void number_from_text(EvalContext& c, Tensor& out, int64_t i, const std::string&
     out.set_double(i, v);
 }
 
+// f8e8m0 holds powers of two only; `up` and `down` choose the neighbour where `nearest` would decide by
+// distance.
+double power_of_two(double v, const std::string& round) {
+  int e = 0;
+  if (round == "nearest" || !(v > 0) || std::isinf(v) || std::frexp(v, &e) == 0.5) return v;
+  return std::ldexp(1.0, round == "up" ? e : e - 1);
+}
+
 void eval_cast(EvalContext& c) {
   const Tensor& x = c.in(0);
   DType to = c.node.get_dtype("to"), from = x.dtype();
@@ -69,6 +80,7 @@ void eval_cast(EvalContext& c) {
     else if (to_small) {
       // Saturation and NaN rules of the small formats; set_double rounds without saturating.
       double v = x.get_double(i);
+      if (to == DType::f8e8m0) v = power_of_two(v, c.node.get_text("round"));
       uint32_t pattern = small_float_from_double(to, v, saturate);
       if (bits(to) == 8)
         static_cast<uint8_t*>(out.mutable_data())[i] = static_cast<uint8_t>(pattern);
@@ -102,7 +114,10 @@ void eval_bitcast(EvalContext& c) {
 void add_cast(OpRows& rows) {
   OpDef cast;
   cast.name = "cast";
-  cast.attrs = {{"to", AttrKind::dtype, {}}, {"saturate", AttrKind::boolean, Attr(true)}};
+  cast.attrs = {{"to", AttrKind::dtype, {}},
+                {"saturate", AttrKind::boolean, Attr(true)},
+                {"round", AttrKind::text, Attr(std::string("nearest"))}};
+  cast.constraints = {"C1: round is nearest, up or down"};
   cast.infer = infer_cast;
   cast.eval = eval_cast;
   cast.layout = LayoutFreedom::any_same;

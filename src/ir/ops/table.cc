@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "ir/ops/families.h"
+#include "ir/ops/linalg.h"
 
 namespace pelton::ir {
 namespace {
@@ -30,6 +31,7 @@ struct Table {
     add_control(rows);
     add_quantize(rows);
     add_rnn(rows);
+    add_linalg(rows);
     add_sequence(rows);
     add_random(rows);
     add_attention(rows);

@@ -30,9 +30,22 @@ const Specs& specs() {
 GraphView parse_graph(Span message);
 TypeView parse_type(Span message);
 
+// A view takes far more memory than the two bytes of an empty message, so a small hostile file could ask for
+// much.
+constexpr size_t kMaxMessages = 5'000'000;
+thread_local size_t messages_left = 0;
+
+Span counted(Span message) {
+  if (messages_left == 0)
+    fail(ErrorCode::limit, cat("the file holds more than ", kMaxMessages, " messages"),
+         cat("byte ", message.offset()));
+  --messages_left;
+  return message;
+}
+
 DimView parse_dim(Span message) {
   DimView d;
-  Reader r(message, specs().dim);
+  Reader r(counted(message), specs().dim);
   while (uint32_t field = r.next()) {
     if (field == pb::TensorShapeProto_Dimension::dim_value) d.value = r.integer();
     if (field == pb::TensorShapeProto_Dimension::dim_param) d.param = r.text();
@@ -66,7 +79,7 @@ void parse_map_type(Span message, TypeView& t) {
 
 TypeView parse_type(Span message) {
   TypeView t;
-  Reader r(message, specs().type);
+  Reader r(counted(message), specs().type);
   auto element = [&](const MessageSpec& spec) {
     Reader inner(r.message(), spec);
     while (inner.next()) t.element = std::make_shared<TypeView>(parse_type(inner.message()));
@@ -98,7 +111,7 @@ TypeView parse_type(Span message) {
 
 ValueInfoView parse_value_info(Span message) {
   ValueInfoView v;
-  Reader r(message, specs().value_info);
+  Reader r(counted(message), specs().value_info);
   while (uint32_t field = r.next()) {
     if (field == pb::ValueInfoProto::name) v.name = r.text();
     if (field == pb::ValueInfoProto::type) v.type = parse_type(r.message());
@@ -146,7 +159,7 @@ AttributeView::Type type_of_field(uint32_t field) {
 AttributeView parse_attribute(Span message) {
   AttributeView a;
   auto seen = AttributeView::Type::undefined;
-  Reader r(message, specs().attribute);
+  Reader r(counted(message), specs().attribute);
   while (uint32_t field = r.next()) {
     if (auto t = type_of_field(field); t != AttributeView::Type::undefined) seen = t;
     switch (field) {
@@ -224,7 +237,7 @@ AttributeView parse_attribute(Span message) {
 NodeView parse_node(Span message) {
   NodeView n;
   n.offset = message.offset();
-  Reader r(message, specs().node);
+  Reader r(counted(message), specs().node);
   while (uint32_t field = r.next()) switch (field) {
       case pb::NodeProto::input:
         n.inputs.push_back(r.text());
@@ -254,7 +267,7 @@ NodeView parse_node(Span message) {
 
 GraphView parse_graph(Span message) {
   GraphView g;
-  Reader r(message, specs().graph);
+  Reader r(counted(message), specs().graph);
   while (uint32_t field = r.next()) switch (field) {
       case pb::GraphProto::node:
         g.nodes.push_back(parse_node(r.message()));
@@ -348,6 +361,7 @@ void refuse_other_files(std::string_view file) {
 
 ModelView parse_model(std::string_view file) {
   refuse_other_files(file);
+  messages_left = kMaxMessages;
   ModelView m;
   bool has_graph = false;
   Reader r(wire::whole(file), specs().model);

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recurrent layers. Layout 0: x[L,N,I], states [D,N,H], y[L,D,N,H]; layout 1 swaps L and N. D is 1 or 2.
+#include "onnx/import/helpers.h"
+#include "onnx/import/table.h"
+
+namespace pelton::onnx {
+namespace {
+
+void recurrent(NodeContext& c, std::string_view op, size_t input_limit, size_t results, bool gru) {
+  bool batch_first = c.get_int("layout", 0) != 0;
+  std::vector<ValueId> inputs;
+  for (size_t i = 0; i < input_limit; ++i) inputs.push_back(i < 3 ? c.in(i) : c.opt(i));
+  auto swap = [&](size_t i) {
+    if (batch_first && inputs[i]) inputs[i] = c.b.transpose(inputs[i], {1, 0, 2});
+  };
+  swap(0);
+  for (size_t i = 5; i < input_limit && i < 7; ++i) swap(i);
+  while (!inputs.back()) inputs.pop_back();
+  Attrs attrs{{"hidden", c.get_int("hidden_size", c.need_const(c.b.shape(c.in(2)).at(2), "the hidden size"))},
+              {"direction", c.get_text("direction", "forward")}};
+  if (Strings v = c.get_texts("activations"); !v.empty()) attrs["activations"] = v;
+  if (Floats v = c.get_reals("activation_alpha"); !v.empty()) attrs["alpha"] = v;
+  if (Floats v = c.get_reals("activation_beta"); !v.empty()) attrs["beta"] = v;
+  if (c.has_attr("clip")) attrs["clip"] = c.get_real("clip", 0);
+  if (gru) attrs["linear_before_reset"] = c.get_int("linear_before_reset", 0) != 0;
+  if (op == "lstm") attrs["input_forget"] = c.get_int("input_forget", 0) != 0;
+  auto y = c.b.ops(op, inputs, std::move(attrs), results);
+  if (batch_first) {
+    y[0] = c.b.transpose(y[0], {2, 0, 1, 3});
+    for (size_t i = 1; i < results; ++i) y[i] = c.b.transpose(y[i], {1, 0, 2});
+  }
+  for (size_t i = 0; i < results; ++i) c.out(i, y[i]);
+}
+
+void lstm(NodeContext& c) {
+  recurrent(c, "lstm", 8, 3, false);
+}
+void gru(NodeContext& c) {
+  recurrent(c, "gru", 6, 2, true);
+}
+void rnn(NodeContext& c) {
+  recurrent(c, "rnn", 6, 2, false);
+}
+
+}  // namespace
+
+void add_rnn(ImportTable& table) {
+  table.add("LSTM", lstm);
+  table.add("GRU", gru);
+  table.add("RNN", rnn);
+}
+
+}  // namespace pelton::onnx

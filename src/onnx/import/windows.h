@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strides, dilations and pads that convolutions and poolings share.
+#pragma once
+
+#include "onnx/import/node_context.h"
+
+namespace pelton::onnx {
+
+struct Windows {
+  Ints kernel, strides, dilations;
+  Shape low, high;
+};
+
+// Window attributes of `c` for spatial dims of `x` (from dim 2 on) under this kernel.
+Windows windows_of(NodeContext& c, ValueId x, Ints kernel);
+// Sizes of the spatial dims of a filter, which must be fixed.
+Ints kernel_of(NodeContext& c, ValueId w);
+
+}  // namespace pelton::onnx

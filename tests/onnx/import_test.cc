@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "onnx/import/import.h"
+
+#include <doctest/doctest.h>
+
+#include "ir/text.h"
+#include "model_text.h"
+#include "support/expect_error.h"
+
+using namespace pelton;
+using test::expect_error;
+using test::ModelText;
+
+namespace {
+
+Dim sym(const char* name) {
+  return Dim::symbol(name);
+}
+size_t count_ops(const ir::Graph& g, std::string_view op) {
+  size_t n = 0;
+  for (ir::NodeId id : g.order()) n += g[id].is(op);
+  return n;
+}
+
+}  // namespace
+
+TEST_CASE("inputs, outputs and values keep their names; nodes come in any order; dead ones are left out") {
+  ModelText m;
+  m.input("x", {sym("N"), 3}).output("y");
+  m.node("Relu", {"t"}, {"y"}).node("NoSuchOp", {"x"}, {"dead"}).node("Neg", {"x"}, {"t"});
+  ir::Graph g = m.import();
+  CHECK(g.node_count() == 2);
+  CHECK(g[g.inputs[0]].name == "x");
+  CHECK(g.output_name(0) == "y");
+  CHECK(g.type(g.outputs[0]).str() == "f32[N,3]");
+}
+
+TEST_CASE("shape arithmetic stays symbolic") {
+  ModelText m;
+  m.input("x", {sym("N"), 4, 6}).output("y");
+  m.initializer("zero", Tensor::from<int64_t>({1}, {0}))
+      .initializer("rest", Tensor::from<int64_t>({1}, {-1}));
+  m.node("Shape", {"x"}, {"s"}).node("Gather", {"s", "zero"}, {"n"}, {onnx::attr("axis", int64_t{0})});
+  m.node("Concat", {"n", "rest"}, {"to"}, {onnx::attr("axis", int64_t{0})})
+      .node("Reshape", {"x", "to"}, {"y"});
+  ir::Graph g = m.import();
+  CHECK(g.type(g.outputs[0]).str() == "f32[N,24]");
+  CHECK(count_ops(g, "dynamic_reshape") == 0);
+}
+
+TEST_CASE("names of dimensions become symbols") {
+  ModelText m;
+  m.input("x", {sym("p2o.Dim.0")}).output("y").node("Relu", {"x"}, {"y"});
+  ir::Graph g = m.import();
+  CHECK(g.type(g.outputs[0]).str() == "f32[p2o.Dim.0]");
+}
+
+TEST_CASE("a condition that is known picks its branch, one that is not captures what both use") {
+  auto branch = [](std::string_view op) {
+    onnx::WriterState state;
+    onnx::GraphWriter w(state, std::string(op));
+    wire::Writer node;
+    node.bytes(pb::GraphProto::node, ModelText::node_bytes(op, {"x"}, {cat(op, "_out")}));
+    w.add_output(cat(op, "_out"), ir::Type::tensor(DType::f32, {2}));
+    return node.data() + w.finish();
+  };
+  for (bool known : {true, false}) {
+    ModelText m;
+    m.input("x", {2}).output("y");
+    if (known)
+      m.initializer("c", Tensor::scalar(true));
+    else
+      m.input("c", {}, DType::boolean);
+    m.node("If", {"c"}, {"y"},
+           {onnx::graph_attr("then_branch", branch("Relu")), onnx::graph_attr("else_branch", branch("Neg"))});
+    ir::Graph g = m.import();
+    CHECK(count_ops(g, "if") == (known ? 0 : 1));
+    CHECK(count_ops(g, "relu") == (known ? 1 : 0));
+    if (!known) CHECK(g[g.order().back()].inputs.size() == 2);
+  }
+}
+
+TEST_CASE("a model-local function is put in place of its call, attributes bound") {
+  wire::Writer function, set;
+  function.bytes(pb::FunctionProto::name, "Twice");
+  function.bytes(pb::FunctionProto::domain, "mine");
+  function.bytes(pb::FunctionProto::input, "a");
+  function.bytes(pb::FunctionProto::output, "b");
+  function.bytes(pb::FunctionProto::attribute, "slope");
+  wire::Writer reference;
+  reference.bytes(pb::AttributeProto::name, "alpha");
+  reference.bytes(pb::AttributeProto::ref_attr_name, "slope");
+  reference.integer(pb::AttributeProto::type, 1);
+  function.bytes(pb::FunctionProto::node,
+                 ModelText::node_bytes("LeakyRelu", {"a"}, {"h"}, {{reference.data()}}));
+  function.bytes(pb::FunctionProto::node, ModelText::node_bytes("Add", {"h", "a"}, {"b"}));
+  set.integer(pb::OperatorSetIdProto::version, 21);
+  function.bytes(pb::FunctionProto::opset_import, set.data());
+  ModelText m;
+  wire::Writer all;
+  all.bytes(pb::ModelProto::functions, function.data());
+  m.functions = all.take();
+  m.input("x", {2}).output("y").node("Twice", {"x"}, {"y"}, {onnx::attr("slope", 0.25)}, "mine");
+  ir::Graph g = m.import();
+  CHECK(count_ops(g, "leaky_relu") == 1);
+  for (ir::NodeId id : g.order())
+    if (g[id].is("leaky_relu")) CHECK(g[id].get_real("alpha") == 0.25);
+}
+
+TEST_CASE("bad graphs are refused by name") {
+  auto refused = [](const ModelText& m, ErrorCode code, std::initializer_list<const char*> words) {
+    expect_error(code, words, [&] { m.import(); });
+  };
+  ModelText base;
+  base.input("x", {2, 3}).output("y");
+  ModelText m = base;
+  refused(m.node("Relu", {"nowhere"}, {"y"}), ErrorCode::bad_format,
+          {"nothing produces 'nowhere'", "the_Relu"});
+  m = base;
+  refused(m.node("Add", {"x", "b"}, {"a"}).node("Add", {"x", "a"}, {"b"}).node("Neg", {"b"}, {"y"}),
+          ErrorCode::bad_format, {"cycle", "the_Add"});
+  m = base;
+  refused(m.node("Neg", {"x"}, {"y"}).node("Abs", {"x"}, {"y"}), ErrorCode::bad_format,
+          {"two values are named 'y'"});
+  m = base;
+  refused(m.node("Reluu", {"x"}, {"y"}), ErrorCode::unsupported_op, {"no op 'Reluu'", "nearest is Relu"});
+  m = base;
+  refused(m.node("Relu", {"x"}, {"y"}, {}, "com.example"), ErrorCode::unsupported_op,
+          {"domain 'com.example'"});
+  m = base;
+  m.opset = 99;
+  refused(m.node("Relu", {"x"}, {"y"}), ErrorCode::unsupported_version, {"operator set 99", "28"});
+  m = base;
+  m.opset = 0;
+  refused(m.node("Relu", {"x"}, {"y"}), ErrorCode::bad_format, {"no operator set"});
+  m = base;
+  refused(m.node("Softmax", {"x"}, {"y"}, {onnx::attr("axis", "one")}), ErrorCode::bad_format,
+          {"the_Softmax", "'axis' is not an integer"});
+  m = base;
+  refused(m.node("Softmax", {"x"}, {"y"}, {onnx::attr("axis", int64_t{7})}), ErrorCode::bad_shape,
+          {"axis 7", "rank 2"});
+  m = base;
+  refused(m.node("MatMul", {"x", "x"}, {"y"}), ErrorCode::bad_shape, {"the_MatMul"});
+}
+
+TEST_CASE("an input without a shape asks for one and takes it") {
+  ModelText m;
+  m.value(pb::GraphProto::input, "x", ir::Type::unranked(DType::f32)).output("y").node("Relu", {"x"}, {"y"});
+  expect_error(ErrorCode::bad_shape, {"'x' has no shape", "--shape x="}, [&] { m.import(); });
+  onnx::ImportOptions options;
+  options.input_shapes["x"] = {2, sym("N")};
+  CHECK(m.import(options).type(m.import(options).outputs[0]).str() == "f32[2,N]");
+  options.input_shapes["z"] = {1};
+  expect_error(ErrorCode::bad_name, {"no input 'z'"}, [&] { m.import(options); });
+}
