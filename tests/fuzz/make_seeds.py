@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Valid files that the fuzz targets start from: make_seeds.py FOLDER writes FOLDER/<target>/*."""
+import base64
 import io
 import pathlib
 import shutil
+import struct
 import sys
+import tarfile
+import zlib
 
 import numpy as np
 import onnx
@@ -67,10 +71,81 @@ def onnx_models():
     yield model("reshape", [constant, helper.make_node("Reshape", ["x", "s"], ["y"])], [x], [y], opset=13)
 
 
+# A 16x16 ramp, coded as baseline and as progressive JPEG.
+JPEG = base64.b64decode(
+    "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDACgcHiMeGSgjISMtKygwPGRBPDc3PHtYXUlkkYCZlo+AjIqgtObDoKrarYqMyP/L2u71////m8H///"
+    "/6/+b9//j/2wBDASstLTw1PHZBQXb4pYyl+Pj4+Pj4+Pj4+Pj4+Pj4+Pj4+Pj4+Pj4+Pj4+Pj4+Pj4+Pj4+Pj4+Pj4+Pj4+Pj4+Pj/wAARCAAQ"
+    "ABADASIAAhEBAxEB/8QAHwAAAQUBAQEBAQEAAAAAAAAAAAECAwQFBgcICQoL/8QAtRAAAgEDAwIEAwUFBAQAAAF9AQIDAAQRBRIhMUEGE1FhBy"
+    "JxFDKBkaEII0KxwRVS0fAkM2JyggkKFhcYGRolJicoKSo0NTY3ODk6Q0RFRkdISUpTVFVWV1hZWmNkZWZnaGlqc3R1dnd4eXqDhIWGh4iJipKT"
+    "lJWWl5iZmqKjpKWmp6ipqrKztLW2t7i5usLDxMXGx8jJytLT1NXW19jZ2uHi4+Tl5ufo6erx8vP09fb3+Pn6/8QAHwEAAwEBAQEBAQEBAQAAAA"
+    "AAAAECAwQFBgcICQoL/8QAtREAAgECBAQDBAcFBAQAAQJ3AAECAxEEBSExBhJBUQdhcRMiMoEIFEKRobHBCSMzUvAVYnLRChYkNOEl8RcYGRom"
+    "JygpKjU2Nzg5OkNERUZHSElKU1RVVldYWVpjZGVmZ2hpanN0dXZ3eHl6goOEhYaHiImKkpOUlZaXmJmaoqOkpaanqKmqsrO0tba3uLm6wsPExc"
+    "bHyMnK0tPU1dbX2Nna4uPk5ebn6Onq8vP09fb3+Pn6/9oADAMBAAIRAxEAPwCjFFVyKKiKKrsUVAH/2Q==")
+JPEG_PROGRESSIVE = base64.b64decode(
+    "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDACgcHiMeGSgjISMtKygwPGRBPDc3PHtYXUlkkYCZlo+AjIqgtObDoKrarYqMyP/L2u71////m8H///"
+    "/6/+b9//j/2wBDASstLTw1PHZBQXb4pYyl+Pj4+Pj4+Pj4+Pj4+Pj4+Pj4+Pj4+Pj4+Pj4+Pj4+Pj4+Pj4+Pj4+Pj4+Pj4+Pj4+Pj/wgARCAAQ"
+    "ABADASIAAhEBAxEB/8QAFQABAQAAAAAAAAAAAAAAAAAAAwD/xAAUAQEAAAAAAAAAAAAAAAAAAAAA/9oADAMBAAIQAxAAAAEGmP/EABUQAQEAAA"
+    "AAAAAAAAAAAAAAAAEA/9oACAEBAAEFAggggv/EABQRAQAAAAAAAAAAAAAAAAAAAAD/2gAIAQMBAT8Bf//EABQRAQAAAAAAAAAAAAAAAAAAAAD/"
+    "2gAIAQIBAT8Bf//EABQQAQAAAAAAAAAAAAAAAAAAACD/2gAIAQEABj8CH//EABQQAQAAAAAAAAAAAAAAAAAAACD/2gAIAQEAAT8hAB//2gAMAw"
+    "EAAgADAAAAEBP/xAAUEQEAAAAAAAAAAAAAAAAAAAAA/9oACAEDAQE/EH//xAAUEQEAAAAAAAAAAAAAAAAAAAAA/9oACAECAQE/EH//xAAUEAEA"
+    "AAAAAAAAAAAAAAAAAAAg/9oACAEBAAE/EB//AP/Z")
+
+
+def image_files():
+    yield "jpeg", JPEG
+    yield "jpeg_progressive", JPEG_PROGRESSIVE
+    chunk = lambda kind, body: struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+    for colour, channels in ((0, 1), (2, 3), (6, 4)):
+        header = struct.pack(">IIBBBBB", 4, 3, 8, colour, 0, 0, 0)
+        rows = b"".join(b"\0" + bytes(range(4 * channels)) for _ in range(3))
+        yield f"png_{colour}", (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows))
+                               + chunk(b"IEND", b""))
+    for kind, body in (("P1", b"1 0 1 0"), ("P2", b"255\n1 2 3 4"), ("P4", b"\xa0\x40"), ("P5", b"255\nabcd"),
+                       ("P6", b"255\nabcdefghijkl")):
+        yield f"pnm_{kind}", kind.encode() + b"\n2 2\n" + body
+    for bits, size in ((24, 16), (8, 8), (1, 8)):
+        palette = b"\0\1\2\0" * (1 << bits) if bits <= 8 else b""
+        start = 54 + len(palette)
+        yield f"bmp_{bits}", (b"BM" + struct.pack("<IHHI", start + size, 0, 0, start)
+                             + struct.pack("<IiiHHIIiiII", 40, 2, 2, 1, bits, 0, size, 0, 0, 0, 0) + palette + bytes(size))
+
+
+def data_containers():
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for name, content in (("0.jpg", JPEG), ("0.cls", b"3"), ("d/" + "k" * 120 + ".txt", b"x")):
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    yield "tar", b"\0" + out.getvalue()
+
+    def masked(content: bytes) -> bytes:
+        crc = 0xFFFFFFFF
+        for byte in content:
+            crc ^= byte
+            for _ in range(8):
+                crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+        crc ^= 0xFFFFFFFF
+        return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+    length = struct.pack("<Q", 5)
+    yield "tfrecord", b"\1" + (length + masked(length) + b"hello" + masked(b"hello")) * 2
+    yield "toml", b"""\2version = 1
+seed = 12
+match = "pillow"
+source = { kind = "mix", weights = [1, 2], count = 3, sources = [{ kind = "folder", path = "a" }] }
+[[stage]]
+op = "rotate"
+angle = { uniform = [-10, 10] }
+"""
+    yield "state", b"\3" + b"1 3 14 0123456789abcdef-01234567"
+
+
 def main() -> None:
     folder = pathlib.Path(sys.argv[1])
     stored = pathlib.Path(__file__).resolve().parent / "seeds"
-    for target, seeds in (("tensor_file", tensor_files()), ("onnx_model", onnx_models())):
+    for target, seeds in (("tensor_file", tensor_files()), ("onnx_model", onnx_models()),
+                          ("image_file", image_files()), ("data_container", data_containers())):
         (folder / target).mkdir(parents=True, exist_ok=True)
         for name, content in seeds:
             (folder / target / name).write_bytes(content)

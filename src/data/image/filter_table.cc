@@ -69,6 +69,10 @@ int FilterTable::high() const {
 }
 
 FilterTable filter_table(const Axis& axis, Filter filter, bool antialias) {
+  return filter_table(axis, filter, antialias ? std::max(axis.scale, 1.0) : 1.0);
+}
+
+FilterTable filter_table(const Axis& axis, Filter filter, double widen) {
   FilterTable t;
   const size_t n = static_cast<size_t>(axis.n);
   t.first.resize(n);
@@ -83,7 +87,6 @@ FilterTable filter_table(const Axis& axis, Filter filter, bool antialias) {
           std::clamp(static_cast<int>(std::floor(axis.position(i, axis.low))), 0, axis.high - axis.low - 1);
     return t;
   }
-  const double widen = antialias ? std::max(axis.scale, 1.0) : 1.0;
   const double support = filter_support(filter) * widen, step = 1 / widen;
   t.taps = static_cast<int>(std::ceil(support)) * 2 + 1;
   t.weights.assign(n * static_cast<size_t>(t.taps), 0);

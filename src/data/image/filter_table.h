@@ -22,5 +22,7 @@ double filter_support(Filter f);
 
 // With antialias the filter widens by the scale when an axis shrinks.
 FilterTable filter_table(const Axis& axis, Filter filter, bool antialias);
+// The same with the filter `widen` times as wide as for enlarging.
+FilterTable filter_table(const Axis& axis, Filter filter, double widen);
 
 }  // namespace pelton::data

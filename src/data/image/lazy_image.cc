@@ -15,7 +15,7 @@ namespace {
 
 // A JPEG is decoded at 1/2, 1/4 or 1/8 only while the rest of the reduction is at least this much, so that
 // the antialiasing filter still has pixels to weigh.
-constexpr double kRestOfReduction = 1.5;
+constexpr double kRestOfReduction = 2;
 
 struct Scratch {
   JpegPlanes planes;
@@ -26,7 +26,7 @@ Scratch& scratch() {
   return s;
 }
 
-// An axis of the full-size picture as seen by a plane whose pixels are `step` wide and start at `origin`.
+// An axis of the full-size picture as seen by a plane whose pixels are `step` wide.
 Axis on_plane(Axis a, double step, int size) {
   a.start /= step;
   a.scale /= step;
@@ -34,6 +34,15 @@ Axis on_plane(Axis a, double step, int size) {
   a.high = std::min(size, std::max(a.low + 1, static_cast<int>((a.high + step - 1) / step)));
   a.resized = true;
   return a;
+}
+
+// How wide the filter must be on a plane to blur as much as decoding to full size, then resizing would. In
+// plane pixels, as squares of half widths of triangles (six times their variance): enlarging chroma to full
+// size adds that of one coded pixel; reducing while decoding has already averaged over one plane pixel.
+double widening(const Axis& full, double step, double coded_step) {
+  const double filter = std::max(full.scale, 1.0) / step, coded = coded_step / step;
+  return std::sqrt(
+      std::max(1.0, filter * filter + (coded_step > 1 ? coded * coded : 0) - (coded < 1 ? 0.5 : 0)));
 }
 
 PlaneView view_of(const Tensor& pixels, int x0, int y0) {
@@ -225,9 +234,14 @@ bool LazyImage::try_planes(const PixelFormat& f, void* out) {
   tx.reserve(count), ty.reserve(count);
   std::vector<PlaneResampler> resamplers;
   for (const JpegPlane& p : s.planes.planes) {
-    // Sampling the same grid twice is common (Cb and Cr): reuse its tables by position.
-    tx.push_back(filter_table(on_plane(x, p.step_x, p.width), geometry_.filter, geometry_.antialias));
-    ty.push_back(filter_table(on_plane(y, p.step_y, p.y0 + p.height), geometry_.filter, geometry_.antialias));
+    const size_t c = tx.size();
+    const double coded_x = static_cast<double>(*std::ranges::max_element(jpeg.h)) / jpeg.h[c],
+                 coded_y = static_cast<double>(*std::ranges::max_element(jpeg.v)) / jpeg.v[c];
+    const bool wide = geometry_.antialias;
+    tx.push_back(filter_table(on_plane(x, p.step_x, p.width), geometry_.filter,
+                              wide ? widening(x, p.step_x, coded_x) : 1.0));
+    ty.push_back(filter_table(on_plane(y, p.step_y, p.y0 + p.height), geometry_.filter,
+                              wide ? widening(y, p.step_y, coded_y) : 1.0));
     resamplers.emplace_back(PlaneView{p.data, p.pitch, p.width, p.height, 1, p.x0, p.y0}, tx.back(),
                             ty.back());
   }

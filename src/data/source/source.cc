@@ -170,11 +170,12 @@ void PositionedFile::read(int64_t offset, std::span<uint8_t> into) const {
     const ssize_t n = pread(fd_, into.data() + done, into.size() - done, offset + static_cast<int64_t>(done));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) fail_errno(errno, "read", path_);
-    if (n == 0)
-      fail(ErrorCode::io,
-           cat("the file ends at byte ", offset + static_cast<int64_t>(done), " but had ", size_,
-               " bytes when it was opened"),
+    if (n == 0) {
+      struct stat now {};
+      fstat(fd_, &now);
+      fail(ErrorCode::io, cat("the file has ", now.st_size, " bytes, but had ", size_, " when it was opened"),
            path_, "do not change files while they are read");
+    }
     done += static_cast<size_t>(n);
   }
 }
