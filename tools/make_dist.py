@@ -65,7 +65,7 @@ def copy_licences(libraries: list[pathlib.Path], prefix: pathlib.Path) -> None:
 
 def bundle(prefix: pathlib.Path) -> None:
     """Copies libraries in and points every program and library at them."""
-    programs = list((prefix / "bin").glob("*")) + list((prefix / "lib").glob("*.so"))
+    programs = [f for f in [*(prefix / "bin").iterdir(), *(prefix / "lib").glob("*.so*")] if not f.is_symlink()]
     libraries: dict[str, pathlib.Path] = {}
     for program in programs:
         libraries |= {name: path for name, path in needed(program).items() if not name.startswith("libpelton.so")}
