@@ -19,7 +19,7 @@ void expect_error(ErrorCode code, std::initializer_list<const char*> words, F&& 
     std::string line = e.what();
     CAPTURE(line);
     CHECK(to_string(e.code()) == to_string(code));
-    for (const char* word : words) {
+    for (std::string word : words) {
       CAPTURE(word);
       CHECK(line.find(word) != line.npos);
     }
