@@ -2,8 +2,10 @@
 #include "cli/conform/cases.h"
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/file.h"
 #include "onnx/export/export.h"
@@ -75,15 +77,19 @@ DataSet read_data(const std::string& folder, const onnx::GraphView& graph) {
   return data;
 }
 
-// Shapes for inputs that the model leaves open, or symbols for every dimension.
-onnx::ImportOptions options_for(const onnx::GraphView& graph, const DataSet& data, bool symbolic) {
+using Fixed = std::set<std::pair<size_t, size_t>>;  // input and axis whose size stays a number
+
+// Shapes for inputs that the model leaves open, or symbols dI.A for every dimension that is not fixed.
+onnx::ImportOptions options_for(const onnx::GraphView& graph, const DataSet& data, bool symbolic,
+                                const Fixed& fixed) {
   onnx::ImportOptions options;
   for (size_t i = 0; i < data.inputs.size(); ++i) {
     const PbValue& v = data.inputs[i];
     if (v.kind == PbValue::Kind::tensor) options.input_values[v.name] = v.tensor;
     if (v.kind != PbValue::Kind::tensor || (graph.inputs[i].type.has_shape && !symbolic)) continue;
     Shape shape = to_shape(v.tensor.dims());
-    for (size_t d = 0; d < shape.size() && symbolic; ++d) shape[d] = Dim::symbol(cat("d", i, ".", d));
+    for (size_t d = 0; d < shape.size() && symbolic; ++d)
+      if (!fixed.count({i, d})) shape[d] = Dim::symbol(cat("d", i, ".", d));
     options.input_shapes[v.name] = shape;
   }
   return options;
@@ -95,12 +101,27 @@ bool draws(const std::vector<onnx::NodeView>& nodes) {
                                                 "RandomUniformLike", "Bernoulli",        "Multinomial"};
   for (const onnx::NodeView& n : nodes) {
     if (std::find(std::begin(random), std::end(random), n.op_type) != std::end(random)) return true;
+    if (n.op_type == "Dropout" && n.inputs.size() > 2 && !n.inputs[2].empty()) return true;  // may train
     for (const onnx::AttributeView& a : n.attributes)
       for (const auto& g : a.graphs)
         if (draws(g->nodes)) return true;
   }
   return false;
 }
+// An op that needs a number for a size says so by the size's symbol: the last one it names becomes fixed.
+bool fix_named_size(const Error& e, Fixed& fixed) {
+  std::string_view text = e.what();
+  for (size_t at = text.rfind('d'); at != text.npos && at > 0; at = text.rfind('d', at - 1)) {
+    size_t input = 0, axis = 0;
+    const char* end = text.data() + text.size();
+    auto first = std::from_chars(text.data() + at + 1, end, input);
+    if (first.ec != std::errc() || first.ptr == end || *first.ptr != '.') continue;
+    if (std::from_chars(first.ptr + 1, end, axis).ec == std::errc() && fixed.insert({input, axis}).second)
+      return true;
+  }
+  return false;
+}
+
 bool draws(const onnx::ModelView& model) {
   if (draws(model.graph.nodes)) return true;
   return std::any_of(model.functions.begin(), model.functions.end(),
@@ -117,9 +138,8 @@ ir::Graph round_trip(const ir::Graph& graph, onnx::ImportOptions options, const 
 
 std::string run_data(const std::string& folder, const onnx::ModelView& view,
                      std::shared_ptr<std::string> bytes, const Case& one, const RunGraph& run,
-                     const CaseOptions& how) {
-  DataSet data = read_data(folder, view.graph);
-  onnx::ImportOptions options = options_for(view.graph, data, how.symbolic);
+                     const CaseOptions& how, const DataSet& data, const Fixed& fixed) {
+  onnx::ImportOptions options = options_for(view.graph, data, how.symbolic, fixed);
   onnx::Imported model = onnx::import_bytes(*bytes, bytes, one.folder, options);
   if (how.round_trip) model.graph = round_trip(model.graph, options, one, how);
   std::vector<ir::HostValue> inputs;
@@ -169,7 +189,17 @@ std::string run_case(const Case& one, const RunGraph& run, const CaseOptions& op
     onnx::ModelView view = onnx::parse_model(*bytes);
     int sets = 0;
     for (; folder_exists(cat(one.folder, "/test_data_set_", sets)); ++sets) {
-      std::string reason = run_data(cat(one.folder, "/test_data_set_", sets), view, bytes, one, run, options);
+      std::string folder = cat(one.folder, "/test_data_set_", sets);
+      DataSet data = read_data(folder, view.graph);
+      Fixed fixed;
+      std::string reason;
+      for (bool again = true; again;) try {
+          again = false;
+          reason = run_data(folder, view, bytes, one, run, options, data, fixed);
+        } catch (const Error& e) {
+          again = options.symbolic && e.code() == ErrorCode::bad_shape && fix_named_size(e, fixed);
+          if (!again) throw;
+        }
       if (!reason.empty()) return reason;
     }
     return sets ? "" : "the case has no data";

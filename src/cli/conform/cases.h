@@ -24,7 +24,7 @@ using RunGraph =
     std::function<std::vector<ir::HostValue>(const ir::Graph&, const std::vector<ir::HostValue>&)>;
 
 struct CaseOptions {
-  bool symbolic = false;      // every dimension of every input is a symbol of its own
+  bool symbolic = false;      // dimensions of inputs are symbols, but for those an op needs as numbers
   bool round_trip = false;    // the graph is written as ONNX and read back first
   std::string export_folder;  // with round_trip: where NAME.onnx is kept; empty: nowhere
 };

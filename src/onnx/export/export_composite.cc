@@ -81,6 +81,19 @@ void lp_norm(ExportContext& c) {
   c.results = {c.w.op("LpNormalization", {c.in(0)}, {axis_of(c), attr("p", c.node.get_int("p"))})};
 }
 
+// ONNX has the op with the same mask, scale and soft cap; its causal form counts from the first key.
+void attention(ExportContext& c) {
+  bool causal = c.node.get_bool("causal");
+  const Shape &q = c.type(0).shape, &k = c.type(1).shape;
+  if (c.node.outputs.size() > 1) c.refuse("attention with its log-sum-exp");
+  if (causal && q[2] != k[2]) c.refuse("causal attention over more keys than queries");
+  std::vector<OnnxAttr> attrs{attr("is_causal", causal)};
+  if (double scale = c.node.get_real("scale"); scale != 0) attrs.push_back(attr("scale", scale));
+  if (double cap = c.node.get_real("softcap"); cap != 0) attrs.push_back(attr("softcap", cap));
+  c.w.need_opset(23);
+  c.results = {c.w.op("Attention", c.all_inputs(), attrs)};
+}
+
 void recurrent(ExportContext& c) {
   std::string_view op = c.node.op->name;
   std::vector<OnnxAttr> attrs{attr("hidden_size", c.node.get_int("hidden")),
@@ -150,6 +163,7 @@ void export_composite(ExportTable& table) {
   table.add("clamp", clamp);
   table.add("lrn", lrn);
   table.add("lp_norm", lp_norm);
+  table.add("attention", attention);
   for (std::string_view op : {"lstm", "gru", "rnn"}) table.add(op, recurrent);
   table.add("resample", resample);
   table.add("grid_sample", grid_sample);

@@ -45,6 +45,7 @@ const ExportTable& export_table() {
     export_contract(t);
     export_composite(t);
     export_control(t);
+    export_edge(t);
     return t;
   }();
   return table;

@@ -64,5 +64,6 @@ void export_shape(ExportTable& table);
 void export_contract(ExportTable& table);
 void export_composite(ExportTable& table);
 void export_control(ExportTable& table);
+void export_edge(ExportTable& table);
 
 }  // namespace pelton::onnx

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products, convolutions, pooling, quantisation, transforms.
+#include <utility>
+
 #include "ir/op.h"
 #include "onnx/export/export_context.h"
 
@@ -69,11 +71,36 @@ void conv(ExportContext& c) {
   }
   c.results = {y};
 }
+// Pads below zero add a border that no input reaches: ONNX takes it as a Pad of the result, before the bias.
 void conv_transpose(ExportContext& c) {
-  auto attrs = conv_attrs(c);
-  if (!c.node.get_ints("output_padding").empty())
-    attrs.push_back(attr("output_padding", c.node.get_ints("output_padding")));
-  c.results = {c.w.op("ConvTranspose", c.all_inputs(), attrs)};
+  auto low = c.fixed(c.node.get_dims("low"), "a pad"), high = c.fixed(c.node.get_dims("high"), "a pad");
+  ir::Ints pads = low;
+  pads.insert(pads.end(), high.begin(), high.end());
+  ir::Ints border(2 * low.size() + 4, 0);
+  bool grows = false;
+  for (size_t i = 0; i < pads.size(); ++i) {
+    size_t at = i < low.size() ? i + 2 : i + 4;
+    if (pads[i] < 0) grows = true, border[at] = -std::exchange(pads[i], 0);
+  }
+  std::vector<OnnxAttr> attrs{attr("group", c.node.get_int("groups"))};
+  auto list = [&](std::string_view name, const ir::Ints& v) {
+    if (!v.empty()) attrs.push_back(attr(name, v));
+  };
+  list("pads", pads);
+  list("strides", c.node.get_ints("strides"));
+  list("dilations", c.node.get_ints("dilations"));
+  list("output_padding", c.node.get_ints("output_padding"));
+  if (!grows) {
+    c.results = {c.w.op("ConvTranspose", c.all_inputs(), attrs)};
+    return;
+  }
+  Name y = c.w.op("Pad", {c.w.op("ConvTranspose", {c.in(0), c.in(1)}, attrs), c.w.ints(border)});
+  if (c.has(2)) {
+    Shape channels(static_cast<size_t>(c.rank(0)), Dim(1));
+    channels[1] = c.type(2).shape[0];
+    y = c.w.op("Add", {y, c.reshape(c.in(2), channels)});
+  }
+  c.results = {y};
 }
 void deform_conv(ExportContext& c) {
   auto attrs = conv_attrs(c);

@@ -73,9 +73,13 @@ void mod(ExportContext& c) {
     c.results = {c.w.op("Mod", c.all_inputs())};
     return;
   }
-  Name a = c.in(0), b = c.in(1);  // a - floor(a / b) * b; Mod takes floats only as fmod before 28
-  Name whole = c.w.op("Floor", {c.w.op("Div", {a, b})});
-  c.results = {c.w.op("Sub", {a, c.w.op("Mul", {whole, b})})};
+  // Mod takes floats only as fmod before operator set 28: where that has the wrong sign, the divisor is
+  // added.
+  Name a = c.in(0), b = c.in(1), zero = c.w.scalar(c.dtype(0), 0);
+  Name r = c.w.op("Mod", {a, b}, {attr("fmod", true)});
+  Name signs = c.w.op("Xor", {c.w.op("Less", {r, zero}), c.w.op("Less", {b, zero})});
+  Name wrong = c.w.op("And", {signs, c.w.op("Not", {c.w.op("Equal", {r, zero})})});
+  c.results = {c.w.op("Where", {wrong, c.w.op("Add", {r, b}), r})};
 }
 void rem(ExportContext& c) {
   c.results = {c.w.op("Mod", c.all_inputs(), {attr("fmod", true)})};

@@ -101,6 +101,11 @@ void range(ExportContext& c) {
   c.results = {c.w.op("Range", c.all_inputs())};
 }
 
+// Ops that take bf16 only since some version.
+void bf16_since(ExportContext& c, size_t input, int64_t opset) {
+  if (c.dtype(input) == DType::bf16) c.w.need_opset(opset);
+}
+
 void gather(ExportContext& c) {
   c.results = {c.w.op("Gather", c.all_inputs(), {attr("axis", c.node.get_int("axis"))})};
 }
@@ -119,20 +124,24 @@ void scatter_nd(ExportContext& c) {
   c.results = {c.w.op("ScatterND", c.all_inputs(), {attr("reduction", c.node.get_text("reduction"))})};
 }
 void one_hot(ExportContext& c) {
+  bf16_since(c, 2, 28);
   c.results = {c.w.op("OneHot", c.all_inputs(), {attr("axis", c.node.get_int("axis"))})};
 }
 void non_zero(ExportContext& c) {
   c.results = {c.w.op("NonZero", {c.in(0)})};
 }
 void compress(ExportContext& c) {
+  bf16_since(c, 0, 28);
   c.results = {c.w.op("Compress", c.all_inputs(), {attr("axis", c.node.get_int("axis"))})};
 }
 void unique(ExportContext& c) {
+  bf16_since(c, 0, 28);
   std::vector<OnnxAttr> attrs{attr("sorted", c.node.get_bool("sorted"))};
   if (c.node.has_attr("axis")) attrs.push_back(attr("axis", c.node.get_int("axis")));
   c.results = c.w.ops("Unique", {c.in(0)}, attrs, 4);
 }
 void reverse_sequence(ExportContext& c) {
+  bf16_since(c, 0, 28);
   c.results = {c.w.op(
       "ReverseSequence", c.all_inputs(),
       {attr("batch_axis", c.node.get_int("batch_axis")), attr("time_axis", c.node.get_int("time_axis"))})};

@@ -120,15 +120,13 @@ void GraphExporter::decompose(const ir::Node& node, std::vector<Name>& results) 
   for (ValueId v : node.inputs) inputs.push_back(v ? body.add_input(graph_.type(v)) : ValueId{});
   ir::NodeId copy = body.add_node(*node.op, inputs, node.attrs, node.outputs.size(), node.name);
   ir::infer(body, copy);
-  ir::Builder builder(body);
-  builder.set_name(node.name);
-  std::vector<ValueId> outputs = node.op->decompose(builder, body[copy]);
-  body.remove(copy);
+  body.outputs = body[copy].outputs;
+  ir::expand(body, copy);
   GraphExporter inner(body, writer_, this);
   for (size_t i = 0; i < inputs.size(); ++i)
     if (inputs[i]) inner.bind(inputs[i], name_of(node.inputs[i]));
   inner.export_nodes();
-  for (ValueId v : outputs) results.push_back(v ? inner.name_of(v) : Name());
+  for (ValueId v : body.outputs) results.push_back(inner.name_of(v));
 }
 
 void GraphExporter::export_node(ir::NodeId id) {
@@ -233,6 +231,12 @@ std::string export_model(const ir::Graph& graph, const ExportOptions& options) {
   model.integer(pb::ModelProto::ir_version, ir_version_for(state.opset));
   model.bytes(pb::ModelProto::producer_name, options.producer);
   model.bytes(pb::ModelProto::opset_import, opset.data());
+  if (state.uses_ml) {
+    wire::Writer ml;
+    ml.bytes(pb::OperatorSetIdProto::domain, "ai.onnx.ml");
+    ml.integer(pb::OperatorSetIdProto::version, 5);
+    model.bytes(pb::ModelProto::opset_import, ml.data());
+  }
   model.bytes(pb::ModelProto::graph, writer.finish());
   return model.take();
 }

@@ -127,7 +127,7 @@ Name GraphWriter::op(std::string_view type, std::vector<Name> inputs, std::vecto
 }
 
 std::vector<Name> GraphWriter::ops(std::string_view type, std::vector<Name> inputs,
-                                   std::vector<OnnxAttr> attrs, size_t results) {
+                                   std::vector<OnnxAttr> attrs, size_t results, std::string_view domain) {
   wire::Writer w;
   while (!inputs.empty() && inputs.back().empty()) inputs.pop_back();
   for (const Name& n : inputs) w.bytes(pb::NodeProto::input, n);
@@ -136,11 +136,17 @@ std::vector<Name> GraphWriter::ops(std::string_view type, std::vector<Name> inpu
     out.push_back(state_.fresh(node_name_));
     w.bytes(pb::NodeProto::output, out.back());
   }
-  if (!node_name_.empty()) w.bytes(pb::NodeProto::name, node_name_);
+  if (!out.empty()) w.bytes(pb::NodeProto::name, out[0]);  // unique, as some runtimes demand
   w.bytes(pb::NodeProto::op_type, type);
+  if (!domain.empty()) w.bytes(pb::NodeProto::domain, domain);
   for (const OnnxAttr& a : attrs) w.bytes(pb::NodeProto::attribute, a.bytes);
   add_field(nodes_, pb::GraphProto::node, w.data());
   return out;
+}
+
+Name GraphWriter::ml_op(std::string_view type, std::vector<Name> inputs, std::vector<OnnxAttr> attrs) {
+  state_.uses_ml = true;
+  return ops(type, std::move(inputs), std::move(attrs), 1, "ai.onnx.ml")[0];
 }
 
 Name GraphWriter::constant(const Tensor& value) {

@@ -36,6 +36,7 @@ struct WriterState {
   std::set<std::string, std::less<>> taken;
   uint64_t counter = 0;
   int64_t opset = 0;
+  bool uses_ml = false;  // some op is of ai.onnx.ml
   std::string fresh(std::string_view hint);
 };
 
@@ -48,7 +49,8 @@ class GraphWriter {
 
   Name op(std::string_view type, std::vector<Name> inputs, std::vector<OnnxAttr> attrs = {});
   std::vector<Name> ops(std::string_view type, std::vector<Name> inputs, std::vector<OnnxAttr> attrs,
-                        size_t results);
+                        size_t results, std::string_view domain = {});
+  Name ml_op(std::string_view type, std::vector<Name> inputs, std::vector<OnnxAttr> attrs);
   Name constant(const Tensor& value);  // an initializer
   Name ints(const std::vector<int64_t>& v) {
     return constant(Tensor::from<int64_t>({static_cast<int64_t>(v.size())}, v));

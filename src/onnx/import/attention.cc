@@ -15,8 +15,7 @@ namespace {
 // A mask whose last axis is shorter than the keys leaves the rest out.
 ValueId widened_mask(NodeContext& c, ValueId mask, const Dim& keys) {
   const Shape s = c.b.shape(mask);
-  if (s.empty() || s.back() == keys || s.back() == Dim(1) || equal(s.back(), keys, c.ranges()) != Tri::no)
-    return mask;
+  if (s.empty() || s.back() == keys || s.back() == Dim(1)) return mask;
   Shape low(s.size(), Dim(0)), high(s.size(), Dim(0));
   high.back() = keys - s.back();
   double out = c.b.dtype(mask) == DType::boolean ? 0 : -std::numeric_limits<double>::infinity();

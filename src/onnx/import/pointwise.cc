@@ -114,6 +114,8 @@ void is_inf(NodeContext& c) {
 void cast_to(NodeContext& c, DType to) {
   ValueId x = c.in(0);
   if (c.b.dtype(x) == to) return c.out(0, x);
+  // Real numbers out of range of the short integers wrap, as larger integers do.
+  if (is_int(to) && is_sub_byte(to) && is_float(c.b.dtype(x))) x = c.b.cast(x, DType::i32);
   Attrs attrs{{"to", to}};
   if (c.get_int("saturate", 1) == 0) attrs["saturate"] = false;
   if (to == DType::f8e8m0) attrs["round"] = c.get_text("round_mode", "up");
