@@ -8,8 +8,9 @@ PYTHON  = .venv/bin/python
 export CCACHE_BASEDIR = $(CURDIR)
 export CCACHE_NOHASHDIR = 1
 
-.PHONY: help build test test-mutants test-fuzz check clean
+.PHONY: help build demo demo-engine dist format test test-mutants test-fuzz check clean
 help:
+	@echo "make demo    set up, build, run real models and compare with ONNX Runtime (parts: demo-engine)"
 	@echo "make test    set up, build, run every test that needs no GPU"
 	@echo "make build   set up and build build/$(PRESET)"
 	@echo "make test-mutants, make test-fuzz   seeded faults; parsers under a fuzzer"
@@ -20,6 +21,22 @@ build:
 	tools/install_deps.sh build
 	cmake --preset $(PRESET)
 	cmake --build $(BUILD)
+
+demo: demo-engine
+
+demo-engine:
+	tools/install_deps.sh build demo
+	tools/fetch_demo_files.sh
+	cmake --preset $(PRESET)
+	cmake --build $(BUILD) --target pelton
+	$(PYTHON) examples/demo/engine.py $(BUILD)/pelton
+
+# A relocatable archive and a .deb in dist/; tools/check_dist.sh runs them on a bare Debian.
+dist:
+	tools/install_deps.sh build
+	cmake --preset $(PRESET)
+	cmake --build $(BUILD) --target pelton pelton_shared
+	python3 tools/make_dist.py $(BUILD)
 
 test:
 	tools/install_deps.sh build test
@@ -35,6 +52,9 @@ test-mutants: build
 test-fuzz:
 	tools/install_deps.sh build test ci
 	$(PYTHON) tools/run_fuzz.py $(FUZZ_FLAGS)
+
+format:
+	clang-format-16 -i $$(git ls-files '*.h' '*.cc')
 
 check:
 	$(PYTHON) tools/check_layers.py
