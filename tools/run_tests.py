@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs ctest and sums up cases: tools/run_tests.py BUILD_FOLDER [--label L] [--quick] [--counts FILE]
+"""Runs ctest and sums up cases: tools/run_tests.py BUILD_FOLDER [--label L] [--counts FILE]
 
 The last line is `N passed, N failed, N skipped`, in cases of doctest and pytest. Skips are listed by reason;
 one whose reason is not in tests/allowed_skips.txt is an error.
@@ -74,6 +74,7 @@ def main() -> int:
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--label", help="only tests with this ctest label (a folder of tests/)")
     parser.add_argument("--exclude-label", help="no tests with a label that this expression matches")
+    parser.add_argument("--compiled", action="store_true", help="no tests in Python")
     parser.add_argument("--counts", type=pathlib.Path, help="append `passed failed skipped` to this file")
     args = parser.parse_args()
     root = pathlib.Path(__file__).resolve().parent.parent
@@ -82,6 +83,8 @@ def main() -> int:
         command += ["-L", args.label]
     if args.exclude_label:
         command += ["-LE", args.exclude_label]
+    if args.compiled:
+        command += ["-E", "_test$"]
     status = subprocess.run(command, cwd=args.build).returncode
     summary = read_log((args.build / "Testing" / "Temporary" / "LastTest.log").read_text(errors="replace"))
 
