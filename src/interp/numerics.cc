@@ -103,7 +103,7 @@ Graph exact_form(const Graph& graph) {
   return g;
 }
 
-Acceptance accept(const Tensor& got, const Tensor& exact, const Tensor& straightforward) {
+Acceptance accept(const Tensor& got, const Tensor& exact, const Tensor& straightforward, double least_error) {
   Acceptance a;
   auto refuse = [&](std::string why, int64_t at) {
     if (!a.accepted) return;
@@ -124,7 +124,7 @@ Acceptance accept(const Tensor& got, const Tensor& exact, const Tensor& straight
     }
     return a;
   }
-  double largest = 0, base = 0;
+  double largest = 0, base = least_error;
   int64_t worst = -1;
   for (int64_t i = 0; i < got.count(); ++i) {
     double x = got.get_double(i), e = exact.get_double(i), s = straightforward.get_double(i);

@@ -27,8 +27,10 @@ struct Acceptance {
   int64_t worst = -1;  // element of the largest error
   std::string reason;  // empty if accepted
 };
-// `straightforward`: the graph interpreted in its own types, each op rounding once. Floats: the rule above,
-// and NaN and infinities in the same places. Integers, bool and strings: equal elements.
-Acceptance accept(const Tensor& got, const Tensor& exact, const Tensor& straightforward);
+// `straightforward`: the graph evaluated in its own types (interp/accept.h does so and calls this). Floats:
+// the rule above, and NaN and infinities in the same places. Integers, bool and strings: equal elements.
+// `least_error`: the straightforward error where it is known to be more than these tensors show.
+Acceptance accept(const Tensor& got, const Tensor& exact, const Tensor& straightforward,
+                  double least_error = 0);
 
 }  // namespace pelton::interp

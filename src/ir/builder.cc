@@ -65,6 +65,7 @@ bool expand(Graph& graph, NodeId id) {
   Builder b(graph, id);
   b.set_name(node.name);
   std::vector<ValueId> results = node.op->decompose(b, node);
+  if (results.empty()) return false;
   PELTON_CHECK(results.size() == node.outputs.size(), graph.describe(id), " decomposes into ", results.size(),
                " results");
   for (size_t i = 0; i < results.size(); ++i) graph.replace_uses(node.outputs[i], results[i]);

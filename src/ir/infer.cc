@@ -77,7 +77,10 @@ std::optional<Contents> InferContext::contents(size_t i) const {
     if (!is_int(t->dtype()) || t->rank() > 1 || t->count() > static_cast<int64_t>(kMaxContents))
       return std::nullopt;
     Contents c;
-    for (int64_t v : to_ints(*t)) c.emplace_back(v);
+    for (int64_t v : to_ints(*t)) {
+      if (v < 0 && t->dtype() == DType::u64) return std::nullopt;  // beyond what a dim holds
+      c.emplace_back(v);
+    }
     return c;
   }
   return graph[node.inputs[i]].contents;

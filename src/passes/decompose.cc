@@ -18,7 +18,8 @@ bool decompose(Graph& graph, const Context& context) {
       if (context.oracle && context.oracle->refuse(graph, id).empty()) continue;
       Builder b(graph, id);
       b.set_name(graph[id].name);
-      std::vector<ValueId> results = op.decompose(b, graph[id]);
+      const Node node = graph[id];  // a copy: the graph grows meanwhile
+      std::vector<ValueId> results = op.decompose(b, node);
       if (results.empty()) continue;
       for (size_t i = 0; i < graph[id].outputs.size() && i < results.size(); ++i)
         if (results[i]) graph.replace_uses(graph[id].outputs[i], results[i]);

@@ -160,6 +160,51 @@ Instance loss(Draw& d, DType t, size_t outputs) {
 }
 
 // An instance of a composite; none if this file does not know the op.
+// Up to three operands over five labels, repeated ones included; the result takes any of them in any order.
+Instance contraction(Draw& d, DType t) {
+  std::vector<int64_t> sizes;
+  for (int i = 0; i < 5; ++i) sizes.push_back(d.size());
+  std::string equation, used, out;
+  Instance instance;
+  for (int64_t k = 0, count = 1 + d.below(3); k < count; ++k) {
+    if (k) equation += ',';
+    Dims dims;
+    for (int64_t r = 0, rank = d.below(4); r < rank; ++r) {
+      int64_t label = d.below(5);
+      char letter = static_cast<char>('a' + label);
+      equation += letter;
+      dims.push_back(sizes[static_cast<size_t>(label)]);
+      if (used.find(letter) == used.npos) used += letter;
+    }
+    instance.inputs.push_back(d.normal(t, dims));
+  }
+  for (char letter : used)
+    if (d.coin()) out.insert(out.begin() + d.below(static_cast<int64_t>(out.size()) + 1), letter);
+  instance.attrs = {{"equation", cat(equation, "->", out)}};
+  return instance;
+}
+Instance resize(Draw& d, DType t) {
+  Dims from = d.dims(3, 1), to = from;
+  Ints axes;
+  for (int64_t a = 0; a < 3; ++a)
+    if (d.coin()) {
+      axes.push_back(a);
+      to[static_cast<size_t>(a)] = d.size();
+    }
+  Attrs attrs{{"dims", to_shape(to)},
+              {"axes", axes},
+              {"mode", d.one_of<std::string>({"nearest", "linear", "cubic"})},
+              {"coordinates", d.one_of<std::string>({"half_pixel", "align_corners", "asymmetric"})},
+              {"antialias", d.coin()},
+              {"exclude_outside", d.coin()}};
+  return {{d.normal(t, from)}, std::move(attrs)};
+}
+Instance grid(Draw& d, DType t) {
+  Dims dims = d.dims(4 + d.below(2));
+  auto rank = static_cast<int64_t>(dims.size()) - 2;
+  return {{d.normal(t, {dims[0], rank, rank + 1})}, {{"dims", to_shape(dims)}, {"align_corners", d.coin()}}};
+}
+
 std::optional<Instance> draw(std::string_view op, Draw& d, DType t) {
   if (op == "softmax" || op == "log_softmax") return with_axis(d, t);
   if (op == "lp_norm") {
@@ -201,6 +246,9 @@ std::optional<Instance> draw(std::string_view op, Draw& d, DType t) {
   if (op == "rnn") return recurrent(d, t, 1, 2);
   if (op == "gru") return recurrent(d, t, 3, 2);
   if (op == "lstm") return recurrent(d, t, 4, 3);
+  if (op == "einsum") return contraction(d, t);
+  if (op == "resample") return resize(d, t);
+  if (op == "affine_grid") return grid(d, t);
   if (op == "cross_entropy") return loss(d, t, 2);
   if (op == "nll_loss") return loss(d, t, 1);
   return std::nullopt;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// matmul: row and inference. Letters: B broadcast batch dims, M rows, N columns, K summed size. Evaluation in
-// contract_eval.cc; einsum in einsum.cc.
+// matmul: row and inference. Letters: B broadcast batch dims, M rows, N columns, K summed size.
+// Evaluation in contract_eval.cc; einsum in einsum.cc.
 #include "ir/builder.h"
 #include "ir/ops/common.h"
 #include "ir/ops/contract_eval.h"

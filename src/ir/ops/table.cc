@@ -26,6 +26,11 @@ struct Table {
     add_conv(rows);
     add_pool(rows);
     add_sort(rows);
+    add_dynamic_shape(rows);
+    add_einsum(rows);
+    add_conv_taps(rows);
+    add_region(rows);
+    add_resample(rows);
     add_activation(rows);
     add_norm(rows);
     add_control(rows);
