@@ -43,6 +43,10 @@ int64_t cache_bytes(int name, int64_t fallback) {
 
 }  // namespace
 
+CpuIsa isa_from_name(const std::string& text) {
+  return isa_from(text, "");
+}
+
 const char* to_string(CpuIsa isa) {
   return kIsaNames[static_cast<size_t>(isa)];
 }

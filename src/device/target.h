@@ -29,5 +29,6 @@ Target detect_cpu(int threads = 0);
 // "cpu", "cpu-avx2", ...; bad_name lists what exists.
 Target parse_target(const std::string& text);
 const char* to_string(CpuIsa isa);
+CpuIsa isa_from_name(const std::string& text);  // bad_name lists them
 
 }  // namespace pelton::device

@@ -6,11 +6,32 @@
 #include <mutex>
 
 #include "base/log.h"
+#include "ir/op.h"
 #include "runtime/frame.h"
 
 namespace pelton::runtime {
 
 using namespace ir;
+
+double StepEvent::flops() const {
+  const OpDef& op = graph.op(node);
+  if (!op.flops) return 0;
+  auto dims = [](const std::vector<HostValue>& values) {
+    std::vector<Dims> out;
+    for (const HostValue& v : values) out.push_back(v.tensor.dims());
+    return out;
+  };
+  return op.flops(graph, graph[node], dims(inputs), dims(outputs));
+}
+
+double StepEvent::bytes() const {
+  double sum = 0;
+  for (const auto* values : {&inputs, &outputs})
+    for (const HostValue& v : *values)
+      if (v.tensor.defined() && v.tensor.dtype() != DType::string)
+        sum += static_cast<double>(v.tensor.bytes());
+  return sum;
+}
 
 struct Executable::Pool {
   explicit Pool(int64_t budget_bytes) : budget(budget_bytes) {}

@@ -39,8 +39,12 @@ struct StepEvent {
   ir::NodeId node;
   std::string_view implementation;  // that really ran
   int64_t start_ns, end_ns;
-  int depth;                                  // 0: the plan's graph; more: sub-graphs
-  const std::vector<ir::HostValue>& outputs;  // of this step, valid during the call; in the physical layout
+  int depth;  // 0: the plan's graph; more: sub-graphs
+  // Valid during the call, which must not keep them: they borrow. In their physical layout.
+  const std::vector<ir::HostValue>&inputs, &outputs;
+
+  double flops() const;  // multiply-add counts two; 0 where the op table has no figure
+  double bytes() const;  // of operands and results
 };
 
 struct RunOptions {

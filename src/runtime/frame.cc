@@ -243,7 +243,7 @@ void Frame::allocate_results(const Program& program) {
         fail(ErrorCode::bad_shape,
              cat("the bound buffer has ", b.bytes, " bytes, the result ",
                  Type::tensor(type.dtype, to_shape(ref.dims)).str(), " needs ", ref.bytes),
-             cat("output '", g[g.outputs[static_cast<size_t>(output)]].name, "'"));
+             cat("output '", g.output_name(static_cast<size_t>(output)), "'"));
       Tensor& t = host_[ref.index].tensor;
       if (t.data() != b.data || t.dims() != ref.dims)
         host_[ref.index] = Tensor::borrow(type.dtype, ref.dims, b.data, nullptr);
@@ -356,7 +356,7 @@ void Frame::copy_to_bound(size_t i) {
   const Bound& b = bound_[i];
   if (!b.data) return;
   const Tensor& t = outputs_[i].tensor;
-  std::string where = cat("output '", g[g.outputs[i]].name, "'");
+  std::string where = cat("output '", g.output_name(i), "'");
   if (!t.defined() || t.dtype() == DType::string)
     fail(ErrorCode::bad_type, cat("a result of type ", g.type(g.outputs[i]).str(), " cannot be bound"),
          where);

@@ -116,20 +116,23 @@ void Frame::run_reference(const Loaded& l, const Step& step, const RunOptions& o
 void Frame::report(const Loaded& l, const Step& step, int64_t start_ns, const RunOptions& options) {
   int64_t end_ns = now_ns();
   const Program& p = *l.program;
-  std::vector<HostValue> outputs;
-  for (uint32_t i = 0; i < step.out_count; ++i) {
-    const Ref& ref = p.refs[step.first_out + i];
-    if (ref.value && ref.place == Place::host && !region_.value(ref.value).sized)
-      outputs.push_back(host_[ref.index]);
-    else if (ref.value && ref.place != Place::none)
-      outputs.push_back(Tensor::borrow(region_.graph().type(ref.value).dtype, ref.dims,
-                                       l.addresses[step.first_out + i], nullptr));
-    else
-      outputs.emplace_back();
-  }
+  auto values = [&](uint32_t first, uint32_t count, bool results) {
+    std::vector<HostValue> out;
+    for (uint32_t i = first; i < first + count; ++i) {
+      const Ref& ref = p.refs[i];
+      bool object = ref.place == Place::host && ref.dims.empty() && ref.bytes == 0;
+      if (results && object)
+        out.push_back(host_[ref.index]);
+      else
+        out.push_back(value_of(ref, l.addresses[i]));
+    }
+    return out;
+  };
+  std::vector<HostValue> inputs = values(step.first_in, step.in_count, false);
+  std::vector<HostValue> outputs = values(step.first_out, step.out_count, true);
   const Region::Node& node = region_.nodes()[step.position];
   options.observe(
-      {region_.graph(), step.node, node.implementation, start_ns, end_ns, region_.depth(), outputs});
+      {region_.graph(), step.node, node.implementation, start_ns, end_ns, region_.depth(), inputs, outputs});
 }
 
 }  // namespace pelton::runtime

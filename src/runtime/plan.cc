@@ -36,14 +36,14 @@ std::string kernel_free_reason(const Graph& graph, NodeId id) {
   return "";
 }
 
+}  // namespace
+
 bool costs_nothing(const Graph& graph, NodeId id) {
   const Node& n = graph[id];
   if (n.is("constant") && graph.type(n.outputs[0]).dtype != DType::string) return true;
   return n.op->alias == AliasRule::view && kernel_free_reason(graph, id).empty() &&
          graph.type(n.inputs[0]).layout == graph.type(n.outputs[0]).layout;
 }
-
-}  // namespace
 
 bool size_depends_on_data(const Graph& graph, NodeId id) {
   const Node& n = graph[id];

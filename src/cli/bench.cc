@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// pelton bench: latency, throughput, memory and, with --layers, the time of every node.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "base/interrupt.h"
+#include "base/log.h"
+#include "base/thread_pool.h"
+#include "cli/command.h"
+#include "cli/inputs.h"
+#include "cli/layer_times.h"
+#include "cli/process_memory.h"
+#include "cli/statistics.h"
+#include "register/registry.h"
+#include "runtime/executable.h"
+
+namespace pelton::cli {
+namespace {
+
+struct Options {
+  std::string model, precision = "fp32";
+  std::vector<std::string> shapes;
+  int64_t batch = 0;
+  double seconds = 3;
+  int64_t iterations = 0;
+  double warm_up_seconds = 0.3;
+  uint64_t seed = 0;
+  bool layers = false;
+};
+
+// A context with everything bound, so that a measured run is the run and nothing else.
+class Bound {
+ public:
+  Bound(const runtime::Executable& e, std::vector<ir::HostValue> inputs)
+      : context_(e.context()), inputs_(std::move(inputs)) {
+    const ir::Graph& g = e.graph();
+    for (size_t i = 0; i < inputs_.size(); ++i)
+      context_.bind_input(i, inputs_[i].tensor.dims(), inputs_[i].tensor.data());
+    for (ir::ValueId v : g.outputs) bindable_ &= g.type(v).is_tensor() && g.type(v).dtype != DType::string;
+    if (!bindable_) return;
+    try {
+      std::vector<Dims> dims = context_.output_dims();
+      for (size_t i = 0; i < dims.size(); ++i) {
+        outputs_.emplace_back(g.type(g.outputs[i]).dtype, dims[i]);
+        context_.bind_output(i, outputs_[i].mutable_data(), outputs_[i].bytes());
+      }
+    } catch (const Error&) {
+      bindable_ = false;  // a size that depends on data
+    }
+  }
+  void run(const runtime::RunOptions& options = {}) {
+    context_.run_bound(options);
+    if (!bindable_) context_.outputs();
+  }
+
+ private:
+  runtime::Context context_;
+  std::vector<ir::HostValue> inputs_;
+  std::vector<Tensor> outputs_;
+  bool bindable_ = true;
+};
+
+int run(const Options& o, const Globals& globals) {
+  if (o.seconds <= 0 && o.iterations <= 0) throw Misuse{"--seconds must be above 0", ""};
+  if (o.batch < 0) throw Misuse{cat("--batch is ", o.batch), ""};
+  device::Target target = globals.target();
+  Stopwatch load;
+  auto plan = open_plan(o.model, target, compile_options(o.shapes, o.precision));
+  double compile_ms = plan->compile_seconds * 1e3;
+  auto executable = runtime::Executable::create(plan, registry(), target);
+  const ir::Graph& g = executable->graph();
+  std::vector<Dims> dims = choose_dims(g, pairs(o.shapes, "--shape"), o.batch, plan->optimum);
+  Bound bound(*executable, random_inputs(g, dims, o.seed));
+  bound.run();
+  double load_ms = load.seconds() * 1e3 - compile_ms;  // to the first result
+
+  int64_t warm_up = 1;
+  for (Stopwatch w; w.seconds() < o.warm_up_seconds; ++warm_up) {
+    throw_if_interrupted();
+    bound.run();
+  }
+  std::vector<double> ms;
+  Stopwatch measured;
+  while (o.iterations > 0 ? static_cast<int64_t>(ms.size()) < o.iterations
+                          : measured.seconds() < o.seconds || ms.size() < 10) {
+    throw_if_interrupted();
+    int64_t start = now_ns();
+    bound.run();
+    ms.push_back(static_cast<double>(now_ns() - start) * 1e-6);
+  }
+  Latency latency = summarise(ms);
+  int64_t batch = !dims.empty() && !dims[0].empty() ? std::max<int64_t>(1, dims[0][0]) : 1;
+  double throughput = 1e3 / latency.mean * static_cast<double>(batch);
+
+  LayerTimes layers;
+  if (o.layers) layers = measure_layers(*executable, [&](const auto& options) { bound.run(options); });
+  for (const std::string& w : latency.warnings) log_warn(w);
+
+  nlohmann::json shapes = nlohmann::json::object();
+  for (size_t i = 0; i < dims.size(); ++i) shapes[g[g.inputs[i]].name] = dims[i];
+  runtime::Memory memory = executable->memory();
+  if (globals.json) {
+    nlohmann::json out = {
+        {"latency_ms",
+         {{"min", latency.min},
+          {"median", latency.median},
+          {"p90", latency.p90},
+          {"p95", latency.p95},
+          {"p99", latency.p99}}},
+        {"throughput_per_s", throughput},
+        {"host_peak_bytes", peak_memory_bytes()},
+        {"device_peak_bytes", 0},
+        {"load_ms", load_ms},
+        {"compile_ms", compile_ms},
+        {"device", target.name},
+        {"threads", threads()},
+        {"precision", plan->precision},
+        {"shapes", shapes},
+        {"seed", o.seed},
+        {"warm_up", warm_up},
+        {"iterations", ms.size()},
+        {"stable", latency.warnings.empty()},
+        {"warnings", latency.warnings},
+        {"memory",
+         {{"weights", memory.weights},
+          {"packed", memory.packed},
+          {"arena", memory.arena},
+          {"scratch", memory.scratch}}},
+    };
+    if (o.layers) out["layers"] = nlohmann::json::parse(layers_json(layers));
+    print_line(out.dump());
+    return 0;
+  }
+  print_line(cat("model        ", o.model));
+  for (size_t i = 0; i < dims.size(); ++i)
+    print_line(cat(i ? "             " : "inputs       ", g[g.inputs[i]].name, " ", dims_text(dims[i])));
+  print_line(cat("device       ", target.name, ", ", threads(), " threads, ", plan->precision));
+  print_line(cat("latency      median ", fixed(latency.median, 3), " ms, min ", fixed(latency.min, 3),
+                 ", p90 ", fixed(latency.p90, 3), ", p95 ", fixed(latency.p95, 3), ", p99 ",
+                 fixed(latency.p99, 3)));
+  print_line(cat("throughput   ", fixed(throughput, 1), " per second"));
+  print_line(
+      cat("load         ", fixed(load_ms, 1), " ms to the first result",
+          compile_ms > 0 ? cat(", after ", fixed(compile_ms, 1), " ms of compilation") : std::string()));
+  print_line(cat("memory       ", bytes_text(static_cast<double>(peak_memory_bytes())), " at peak; weights ",
+                 bytes_text(static_cast<double>(memory.weights)), ", re-ordered ",
+                 bytes_text(static_cast<double>(memory.packed)), ", arena ",
+                 bytes_text(static_cast<double>(memory.arena))));
+  print_line(cat("measured     ", ms.size(), " runs after ", warm_up, " to warm up, seed ", o.seed));
+  if (o.layers) print_layers(layers);
+  return 0;
+}
+
+}  // namespace
+
+Run make_bench(CLI::App& app, const Globals& globals) {
+  auto o = std::make_shared<Options>();
+  app.add_option("model", o->model, "model or plan")->required()->type_name("MODEL_OR_PLAN");
+  app.add_option("--batch", o->batch, "size of the first axis of the inputs, where it may vary")
+      ->type_name("N");
+  app.add_option("--shape", o->shapes, "shape of an input")
+      ->type_name("NAME=AxBxC")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--seconds", o->seconds, "how long to measure")->capture_default_str()->type_name("S");
+  app.add_option("--iterations", o->iterations, "measure this many runs instead")->type_name("N");
+  app.add_option("--warm-up", o->warm_up_seconds, "seconds before measuring")
+      ->capture_default_str()
+      ->type_name("S");
+  app.add_option("--seed", o->seed, "of the inputs")->capture_default_str();
+  app.add_option("--precision", o->precision, "when compiling a model")->capture_default_str();
+  app.add_flag("--layers", o->layers,
+               "time of every node, its arithmetic and its share of what the machine can do");
+  return [o, &globals] { return run(*o, globals); };
+}
+
+}  // namespace pelton::cli

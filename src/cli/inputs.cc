@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/inputs.h"
+
+#include <set>
+
+#include "base/file.h"
+#include "base/philox.h"
+#include "cli/command.h"
+#include "tensor/npy.h"
+#include "tensor/tensor_pb.h"
+
+namespace pelton::cli {
+
+using ir::Graph;
+using ir::HostValue;
+using ir::Type;
+using ir::TypeKind;
+
+namespace {
+
+std::string input_names(const Graph& g) {
+  std::string out;
+  for (ir::ValueId v : g.inputs) append(out, cat(out.empty() ? "" : ", ", g[v].name));
+  return out.empty() ? "none" : out;
+}
+
+ir::ValueId find_input(const Graph& g, const std::string& name, std::string_view flag) {
+  for (ir::ValueId v : g.inputs)
+    if (g[v].name == name) return v;
+  fail(ErrorCode::bad_name, cat("there is no input '", name, "'"), std::string(flag),
+       cat("the inputs are ", input_names(g)));
+}
+
+HostValue from_pb(const PbValue& v) {
+  switch (v.kind) {
+    case PbValue::Kind::tensor:
+      return v.tensor;
+    case PbValue::Kind::map:
+      fail(ErrorCode::bad_type, "maps cannot be inputs");
+    default: {
+      std::vector<HostValue> items;
+      for (const PbValue& i : v.items) items.push_back(from_pb(i));
+      return v.kind == PbValue::Kind::sequence ? HostValue::sequence(std::move(items))
+                                               : HostValue::optional(std::move(items));
+    }
+  }
+}
+
+HostValue load_value(const std::string& path, const Type& type) {
+  bool npy = path.size() > 4 && path.compare(path.size() - 4, 4, ".npy") == 0;
+  if (npy) return load_npy(path, type.is_tensor() ? std::optional(type.dtype) : std::nullopt);
+  auto bytes = std::make_shared<const std::string>(read_file(path));
+  PbValue::Kind kind = type.kind == TypeKind::sequence   ? PbValue::Kind::sequence
+                       : type.kind == TypeKind::optional ? PbValue::Kind::optional
+                                                         : PbValue::Kind::tensor;
+  return with_place(path, [&] { return from_pb(parse_pb_value(*bytes, kind, bytes)); });
+}
+
+}  // namespace
+
+std::vector<HostValue> load_inputs(const Graph& g, const std::map<std::string, std::string>& files) {
+  for (const auto& [name, path] : files) find_input(g, name, "--input");
+  std::vector<HostValue> out;
+  for (ir::ValueId v : g.inputs) {
+    auto it = files.find(g[v].name);
+    if (it == files.end())
+      fail(ErrorCode::usage, cat("input '", g[v].name, "' (", g.type(v).str(), ") has no value"), "",
+           cat("give --input ", g[v].name, "=FILE.npy"));
+    out.push_back(
+        with_place(cat("input '", g[v].name, "'"), [&] { return load_value(it->second, g.type(v)); }));
+  }
+  return out;
+}
+
+std::vector<Dims> choose_dims(const Graph& g, const std::map<std::string, std::string>& shapes, int64_t batch,
+                              const std::map<std::string, int64_t>& optimum) {
+  SymbolValues sizes;
+  auto bind = [&](ir::ValueId v, const Dims& dims, std::string_view flag) {
+    const Type& type = g.type(v);
+    std::string where = cat(flag, " ", g[v].name, "=", dims_text(dims));
+    if (type.ranked && dims.size() != type.shape.size())
+      fail(ErrorCode::bad_shape, cat("the input has rank ", type.rank(), " (", type.str(), ")"), where);
+    for (size_t i = 0; i < dims.size() && type.ranked; ++i) {
+      if (auto s = type.shape[i].as_symbol()) {
+        auto [it, fresh] = sizes.emplace(*s, dims[i]);
+        if (!fresh && it->second != dims[i])
+          fail(ErrorCode::bad_shape, cat("'", *s, "' is ", it->second, " already, not ", dims[i]), where);
+      } else if (type.shape[i].is_const() && type.shape[i].value() != dims[i]) {
+        fail(ErrorCode::bad_shape,
+             cat("axis ", i, " of the input is ", type.shape[i].value(), ", not ", dims[i]), where);
+      }
+    }
+  };
+  for (const auto& [name, text] : shapes) {
+    ir::ValueId v = find_input(g, name, "--shape");
+    if (text.find(':') == text.npos) bind(v, parse_dims(text), "--shape");
+  }
+  if (batch > 0)
+    for (ir::ValueId v : g.inputs) {
+      const Type& type = g.type(v);
+      if (!type.is_tensor() || type.shape.empty()) continue;
+      if (auto s = type.shape[0].as_symbol())
+        sizes.emplace(*s, batch);
+      else if (type.shape[0].is_const() && type.shape[0].value() != batch)
+        fail(ErrorCode::bad_shape,
+             cat("the first size of the input is ", type.shape[0].value(), " and cannot vary"),
+             cat("--batch ", batch, ", input '", g[v].name, "'"),
+             "compile the model with --shape, or drop --batch");
+    }
+  std::vector<Dims> out;
+  for (ir::ValueId v : g.inputs) {
+    const Type& type = g.type(v);
+    if (!type.is_tensor())
+      fail(ErrorCode::bad_type, cat("an input of type ", type.str(), " cannot be made up"),
+           cat("input '", g[v].name, "'"));
+    if (!type.ranked)
+      fail(ErrorCode::bad_shape, "the rank of the input is not known", cat("input '", g[v].name, "'"),
+           cat("give --shape ", g[v].name, "=AxBxC"));
+    std::set<std::string> names;
+    for (const Dim& d : type.shape) d.collect_symbols(names);
+    for (const std::string& s : names) {
+      auto best = optimum.find(s);
+      auto range = g.symbols->ranges.find(s);
+      int64_t low = range == g.symbols->ranges.end() ? 1 : std::max<int64_t>(1, range->second.min);
+      sizes.emplace(s, best != optimum.end() ? best->second : low);
+    }
+    out.push_back(eval(type.shape, sizes));
+  }
+  return out;
+}
+
+std::vector<HostValue> random_inputs(const Graph& g, const std::vector<Dims>& dims, uint64_t seed) {
+  std::vector<HostValue> out;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    DType dtype = g.type(g.inputs[i]).dtype;
+    if (dtype == DType::string)
+      fail(ErrorCode::bad_type, "strings cannot be made up", cat("input '", g[g.inputs[i]].name, "'"));
+    Tensor t(dtype, dims[i]);
+    RandomStream random{seed, 0, i};
+    if (dtype == DType::f32) {
+      float* p = t.as_mutable<float>();
+      for (int64_t e = 0; e < t.count(); ++e)
+        p[e] = static_cast<float>(random.normal(static_cast<uint64_t>(e)));
+    } else {
+      t.mutable_data();
+      for (int64_t e = 0; e < t.count(); ++e) {
+        auto at = static_cast<uint64_t>(e);
+        t.set_double(e, is_float(dtype) ? random.normal(at) : static_cast<double>(random.bits(at) & 1));
+      }
+    }
+    out.emplace_back(std::move(t));
+  }
+  return out;
+}
+
+std::string file_name(std::string_view value_name) {
+  std::string out(value_name);
+  for (char& c : out) {
+    bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+                 c == '_' || c == '-';
+    if (!plain) c = '_';
+  }
+  return out;
+}
+
+CompileOptions compile_options(const std::vector<std::string>& shapes, const std::string& precision) {
+  CompileOptions options;
+  options.shapes = pairs(shapes, "--shape");
+  options.precision = precision;
+  return options;
+}
+
+}  // namespace pelton::cli

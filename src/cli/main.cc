@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <new>
+#include <nlohmann/json.hpp>
+
+#include "base/interrupt.h"
+#include "base/log.h"
+#include "base/progress.h"
+#include "base/thread_pool.h"
+#include "cli/command.h"
+#include "runtime/version.h"
+
+namespace pelton::cli {
+namespace {
+
+constexpr const char* kReserved[] = {"generate", "logwatch", "zoo", "quantize", "refit"};
+
+int report(const Globals& globals, const Error& e, int status) {
+  std::fprintf(stderr, "pelton: error: %s\n", e.what());
+  if (globals.json) {
+    nlohmann::json error = {{"code", std::string(to_string(e.code()))},
+                            {"what", e.message()},
+                            {"where", e.where()},
+                            {"fix", e.fix()}};
+    std::string line =
+        nlohmann::json{{"error", error}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    std::printf("%s\n", line.c_str());
+  }
+  return status;
+}
+
+void apply(const Globals& g) {
+  LogLevel level = LogLevel::warn;
+  if (g.quiet) level = LogLevel::error;
+  if (g.verbose == 1) level = LogLevel::info;
+  if (g.verbose == 2) level = LogLevel::debug;
+  if (g.verbose > 2) level = LogLevel::trace;
+  if (!g.log_level.empty()) level = parse_log_level(g.log_level);
+  set_log_level(level);
+  if (g.quiet) set_progress_mode(ProgressMode::off);
+  if (g.threads < 0)
+    fail(ErrorCode::usage, cat("--threads is ", g.threads), "", "use 1 to 1024, or 0 for all");
+  if (g.threads) set_threads(g.threads);
+}
+
+void add_globals(CLI::App& app, Globals& g) {
+  app.add_flag("--json", g.json, "one JSON object on standard output, nothing else there");
+  app.add_flag("-v,--verbose", g.verbose, "say more on standard error (twice: debug)");
+  app.add_flag("-q,--quiet", g.quiet, "errors only");
+  app.add_option("--log-level", g.log_level, "trace, debug, info, warn, error or off")->type_name("LEVEL");
+  app.add_option("--device", g.device, "cpu, cuda, cuda:N or auto")
+      ->type_name("DEVICE")
+      ->each([&g](const std::string&) { g.device_named = true; });
+  app.add_option("--threads", g.threads, "threads that work at the same time; 0: all that may be used")
+      ->type_name("N");
+}
+
+// The first argument that is no option: the command, whether it exists or not.
+std::string command_word(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    std::string_view a = argv[i];
+    if (a == "--log-level" || a == "--device" || a == "--threads") ++i;
+    if (!a.empty() && a[0] != '-') return std::string(a);
+  }
+  return "";
+}
+
+int run(int argc, char** argv) {
+  Globals globals;
+  CLI::App app("Pelton takes a deep-learning workload from raw data to a served model.", "pelton");
+  app.set_version_flag("--version", cat("pelton ", std::string(version())));
+  app.require_subcommand(1);
+  app.fallthrough();
+  app.get_formatter()->column_width(34);
+  add_globals(app, globals);
+  std::vector<std::pair<CLI::App*, Run>> commands;
+#define PELTON_COMMAND(name, summary)                       \
+  {                                                         \
+    CLI::App* sub = app.add_subcommand(#name, summary);     \
+    commands.emplace_back(sub, make_##name(*sub, globals)); \
+  }
+#include "cli/commands.def"
+#undef PELTON_COMMAND
+
+  // Known before parsing, so that a parse error is reported in the form asked for.
+  for (int i = 1; i < argc; ++i) globals.json |= std::string_view(argv[i]) == "--json";
+  std::string word = command_word(argc, argv);
+  for (const char* reserved : kReserved)
+    if (word == reserved)
+      return report(globals,
+                    Error(ErrorCode::usage, cat("the command '", word, "' is reserved and not built yet"), "",
+                          "see pelton --help for what there is"),
+                    2);
+  auto exists = [&](const std::string& w) {
+    return std::any_of(commands.begin(), commands.end(),
+                       [&](const auto& c) { return c.first->get_name() == w; });
+  };
+  if (!word.empty() && !exists(word))
+    return report(globals,
+                  Error(ErrorCode::usage, cat("there is no command '", word, "'"), "",
+                        "see pelton --help for what there is"),
+                  2);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
+    return report(globals,
+                  Error(ErrorCode::usage, e.what(), word.empty() ? "" : cat("pelton ", word),
+                        cat("see pelton ", word, word.empty() ? "" : " ", "--help")),
+                  2);
+  }
+  try {
+    apply(globals);
+    for (auto& [sub, command] : commands)
+      if (sub->parsed()) {
+        int status = command();
+        if (std::fflush(stdout) != 0) fail(ErrorCode::io, "standard output cannot be written");
+        return status;
+      }
+  } catch (const Misuse& m) {
+    return report(globals,
+                  Error(ErrorCode::usage, m.what, cat("pelton ", word),
+                        m.fix.empty() ? cat("see pelton ", word, " --help") : m.fix),
+                  2);
+  } catch (const Error& e) {
+    if (interrupted() && e.code() == ErrorCode::cancelled) {
+      if (!globals.quiet) std::fprintf(stderr, "pelton: interrupted\n");
+      return 128 + interrupt_signal();
+    }
+    return report(globals, e, 1);
+  } catch (const std::bad_alloc&) {
+    return report(globals, Error(ErrorCode::out_of_memory, "the system gave no more memory"), 1);
+  } catch (const std::exception& e) {
+    return report(globals, Error(ErrorCode::internal, e.what()), 1);
+  }
+  return 2;
+}
+
+}  // namespace
+}  // namespace pelton::cli
+
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);
+  pelton::install_interrupt_handlers();
+  return pelton::cli::run(argc, argv);
+}

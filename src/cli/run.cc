@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// pelton run: one run on given inputs; results to files, compared with expected ones, traced.
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/trace.h"
+#include "cli/command.h"
+#include "cli/compare.h"
+#include "cli/inputs.h"
+#include "ir/op.h"
+#include "register/registry.h"
+#include "runtime/executable.h"
+#include "tensor/npy.h"
+
+namespace pelton::cli {
+namespace {
+
+struct Options {
+  std::string model, output_dir, compare_dir, trace;
+  std::vector<std::string> inputs, shapes;
+  std::string precision = "fp32";
+  double rtol = 1e-3, atol = 1e-5;
+  uint64_t seed = 0;
+};
+
+// Spans of nodes; what ran where is an argument of each.
+void add_span(TraceBuffer& buffer, const runtime::StepEvent& e) {
+  std::vector<TraceArg> args = {{"implementation", std::string(e.implementation)}};
+  for (size_t i = 0; i < e.outputs.size(); ++i)
+    if (e.outputs[i].tensor.defined()) args.emplace_back(cat("result ", i), e.outputs[i].tensor.str());
+  buffer.add({e.graph.describe(e.node), std::string(e.graph.op(e.node).name), e.start_ns,
+              e.end_ns - e.start_ns, buffer.track(e.depth ? cat("sub-graph ", e.depth) : std::string("plan")),
+              std::move(args)});
+}
+
+int run(const Options& o, const Globals& globals) {
+  device::Target target = globals.target();
+  auto plan = open_plan(o.model, target, compile_options(o.shapes, o.precision));
+  auto executable = runtime::Executable::create(plan, registry(), target);
+  const ir::Graph& g = executable->graph();
+  std::vector<ir::HostValue> inputs = load_inputs(g, pairs(o.inputs, "--input"));
+
+  TraceBuffer trace;
+  runtime::RunOptions options;
+  options.random.seed = o.seed;
+  nlohmann::json ran = nlohmann::json::array();
+  if (!o.trace.empty())
+    options.observe = [&](const runtime::StepEvent& e) {
+      add_span(trace, e);
+      ran.push_back({{"node", e.graph.describe(e.node)},
+                     {"op", std::string(e.graph.op(e.node).name)},
+                     {"implementation", std::string(e.implementation)},
+                     {"depth", e.depth},
+                     {"ms", static_cast<double>(e.end_ns - e.start_ns) * 1e-6}});
+    };
+  Stopwatch watch;
+  std::vector<ir::HostValue> outputs = executable->run(inputs, options);
+  double ms = watch.seconds() * 1e3;
+  if (!o.trace.empty()) trace.write(o.trace);
+
+  nlohmann::json results = nlohmann::json::array();
+  bool all_match = true;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const std::string& name = g.output_name(i);
+    nlohmann::json r = {{"name", name}, {"type", g.type(g.outputs[i]).str()}};
+    if (!outputs[i].tensor.defined())
+      fail(ErrorCode::bad_type,
+           cat("a result of type ", g.type(g.outputs[i]).str(), " cannot be written as .npy"),
+           cat("output '", name, "'"));
+    const Tensor& t = outputs[i].tensor;
+    r["shape"] = t.dims();
+    if (!o.output_dir.empty()) {
+      std::error_code ec;
+      std::filesystem::create_directories(o.output_dir, ec);
+      if (ec) fail_errno(ec.value(), "create", o.output_dir);
+      std::string path = cat(o.output_dir, "/", file_name(name), ".npy");
+      save_npy(path, t);
+      r["file"] = path;
+    }
+    if (!o.compare_dir.empty()) {
+      Tensor expected = load_npy(cat(o.compare_dir, "/", file_name(name), ".npy"), t.dtype());
+      Difference d = compare(t, expected, o.rtol, o.atol);
+      all_match &= d.matches();
+      r["matches"] = d.matches();
+      r["max_abs_error"] = d.max_abs;
+      r["max_rel_error"] = d.max_rel;
+      if (!d.matches()) r["reason"] = d.reason;
+    }
+    results.push_back(std::move(r));
+  }
+  if (globals.json) {
+    nlohmann::json out = {{"outputs", results},
+                          {"ms", ms},
+                          {"device", executable->target().name},
+                          {"precision", plan->precision}};
+    if (!o.trace.empty()) out["ran"] = ran;
+    if (!o.compare_dir.empty()) out["matches"] = all_match;
+    print_line(out.dump());
+  } else {
+    for (const auto& r : results) {
+      std::string line = cat(r["name"].get<std::string>(), "  ", r["type"].get<std::string>());
+      if (r.contains("file")) append(line, cat("  -> ", r["file"].get<std::string>()));
+      if (r.contains("matches"))
+        append(line, r["matches"].get<bool>() ? std::string("  matches")
+                                              : cat("  DIFFERS: ", r["reason"].get<std::string>()));
+      print_line(line);
+    }
+  }
+  return all_match ? 0 : 1;
+}
+
+}  // namespace
+
+Run make_run(CLI::App& app, const Globals& globals) {
+  auto o = std::make_shared<Options>();
+  app.add_option("model", o->model, "model or plan")->required()->type_name("MODEL_OR_PLAN");
+  app.add_option("--input", o->inputs, "value of an input, repeated")
+      ->type_name("NAME=FILE")
+      ->take_all()
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--output-dir", o->output_dir, "write each output there as NAME.npy")->type_name("DIR");
+  app.add_option("--compare", o->compare_dir,
+                 "compare each output with NAME.npy there; exit status 1 if one differs")
+      ->type_name("DIR");
+  app.add_option("--rtol", o->rtol, "relative tolerance of --compare")->capture_default_str();
+  app.add_option("--atol", o->atol, "absolute tolerance of --compare")->capture_default_str();
+  app.add_option("--shape", o->shapes, "shape of an input, where the model leaves it open")
+      ->type_name("NAME=AxBxC")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--precision", o->precision, "when compiling a model")->capture_default_str();
+  app.add_option("--seed", o->seed, "of random ops")->capture_default_str();
+  app.add_option("--trace", o->trace, "write what ran, when and on which implementation, as Chrome trace")
+      ->type_name("FILE.json");
+  return [o, &globals] { return run(*o, globals); };
+}
+
+}  // namespace pelton::cli

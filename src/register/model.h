@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models and plans from files of any kind that Pelton reads, told apart by their content.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+#include "runtime/plan.h"
+
+namespace pelton {
+
+enum class FileKind { plan, onnx, ir_text };
+// bad_format for what is none of them; a Git LFS pointer and an empty file are named as such.
+FileKind kind_of_file(const std::string& path);
+
+struct Model {
+  ir::Graph graph;
+  std::string format;                     // "onnx", "ir"
+  std::string name;                       // file name without folders
+  std::map<std::string, int64_t> opsets;  // ONNX
+  std::string producer;
+};
+
+struct CompileOptions {
+  std::map<std::string, std::string> shapes;  // input name to 1x3x224x224 or ranges min:opt:max
+  std::string precision = "fp32";
+  std::vector<std::string> disabled, print_after;  // passes
+  bool hash_source = false;                        // fill Plan::source_sha256
+};
+
+Model load_model(const std::string& path, const CompileOptions& options = {});
+runtime::Plan compile_model(Model model, const device::Target& target, const CompileOptions& options);
+// A plan file as it is, a model compiled.
+std::shared_ptr<const runtime::Plan> open_plan(const std::string& path, const device::Target& target,
+                                               const CompileOptions& options = {});
+
+}  // namespace pelton

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// The manifest of a plan file: everything about a plan but its graphs, as JSON.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "runtime/plan.h"
+
+namespace pelton::runtime {
+
+// `indent` -1: one line, as in the file. Holds no time and no path.
+std::string manifest_text(const Plan& plan, int indent = -1);
+// Fills what is not graph in `plan`, whose graphs are read already (the variant's too, if there is one).
+// bad_format names the entry that is wrong.
+void read_manifest(std::string_view text, Plan& plan, Plan* unguarded);
+
+}  // namespace pelton::runtime

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/plan_file.h"
+
+#include <cstring>
+#include <map>
+
+#include "base/log.h"
+#include "ir/binary.h"
+#include "runtime/manifest.h"
+#include "runtime/sections.h"
+#include "runtime/weight_store.h"
+
+namespace pelton::runtime {
+namespace {
+
+constexpr uint64_t kIndexEntryBytes = 48;
+
+Part bytes_of(const std::string& s) {
+  return std::as_bytes(std::span(s.data(), s.size()));
+}
+
+// Blobs in the order they are first used, each content once.
+class BlobWriter {
+ public:
+  uint64_t add(const Tensor& t) {
+    Part bytes(static_cast<const std::byte*>(t.data()), static_cast<size_t>(t.bytes()));
+    Digest digest = sha256(bytes);
+    auto [it, fresh] = numbers_.emplace(digest, parts_.size());
+    if (!fresh) return it->second;
+    uint64_t entry[2] = {size_, bytes.size()};
+    index_.append(reinterpret_cast<const char*>(digest.bytes.data()), digest.bytes.size());
+    index_.append(reinterpret_cast<const char*>(entry), sizeof entry);
+    size_ += (bytes.size() + kSectionAlignment - 1) / kSectionAlignment * kSectionAlignment;
+    parts_.push_back(bytes);
+    return it->second;
+  }
+  const std::string& index() const { return index_; }
+  const std::vector<Part>& parts() const { return parts_; }
+
+ private:
+  std::map<Digest, uint64_t> numbers_;
+  std::string index_;
+  std::vector<Part> parts_;
+  uint64_t size_ = 0;
+};
+
+class Loader {
+ public:
+  Loader(std::span<const std::byte> file, std::shared_ptr<const void> owner, const LoadOptions& options)
+      : file_(file), owner_(std::move(owner)), options_(options), sections_(read_sections(file)) {}
+
+  std::shared_ptr<const Plan> run() {
+    for (const Section& s : sections_) {
+      bool known = false;
+      for (const char* name : {"manifest", "graph", "unguarded", "weights.index", "weights"})
+        known |= s.name == name;
+      if (known) continue;
+      if (s.flags & kRequired)
+        fail(ErrorCode::unsupported_version,
+             cat("the plan needs section '", s.name, "', which this build does not know"), "",
+             "use a newer version of Pelton");
+      log_debug("plan: section '", s.name, "' is not known and skipped");
+    }
+    std::string_view manifest = content("manifest");
+    index_ = content("weights.index");
+    if (index_.size() % kIndexEntryBytes) bad("weights.index", "is not a whole number of entries");
+    weights_ = section("weights");
+    if (options_.verify_weights) verify_section(file_, *weights_);
+
+    auto plan = std::make_shared<Plan>();
+    plan->graph = graph("graph");
+    std::shared_ptr<Plan> unguarded;
+    if (find("unguarded")) {
+      unguarded = std::make_shared<Plan>();
+      unguarded->graph = graph("unguarded");
+    }
+    read_manifest(manifest, *plan, unguarded.get());
+    plan->unguarded = unguarded;
+    return plan;
+  }
+
+ private:
+  [[noreturn]] static void bad(std::string_view section, std::string what) {
+    fail(ErrorCode::bad_format, std::move(what), cat("section '", section, "'"));
+  }
+  const Section* find(std::string_view name) const {
+    for (const Section& s : sections_)
+      if (s.name == name) return &s;
+    return nullptr;
+  }
+  const Section* section(std::string_view name) const {
+    const Section* s = find(name);
+    if (!s) fail(ErrorCode::bad_format, cat("the plan has no section '", name, "'"));
+    return s;
+  }
+  std::string_view content(std::string_view name) const {
+    auto bytes = verify_section(file_, *section(name));
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  }
+  ir::Graph graph(std::string_view name) {
+    return with_place(cat("section '", name, "'"), [&] {
+      return ir::from_binary(content(name), [&](uint64_t blob, DType dtype, const Dims& dims) {
+        return fetch(blob, dtype, dims);
+      });
+    });
+  }
+
+  Tensor fetch(uint64_t number, DType dtype, const Dims& dims) {
+    if (number >= index_.size() / kIndexEntryBytes) bad("weights.index", cat("there is no blob ", number));
+    const char* entry = index_.data() + number * kIndexEntryBytes;
+    Digest digest;
+    uint64_t place[2];
+    std::memcpy(digest.bytes.data(), entry, 32);
+    std::memcpy(place, entry + 32, sizeof place);
+    auto [offset, size] = place;
+    if (offset % kSectionAlignment || offset > weights_->size || size > weights_->size - offset)
+      bad("weights.index", cat("blob ", number, " does not lie in the weights"));
+    int64_t want = byte_size(dtype, element_count(dims));
+    if (size != static_cast<uint64_t>(want))
+      bad("weights.index", cat("blob ", number, " has ", size, " bytes, a tensor of it needs ", want));
+    std::shared_ptr<const Blob>& blob = blobs_[number];
+    if (!blob) {
+      auto bytes = file_.subspan(weights_->offset + offset, size);
+      blob = WeightStore::instance().share(digest, options_.map ? Blob{bytes, owner_} : copy(bytes));
+    }
+    return Tensor::borrow(dtype, dims, blob->bytes.data(), blob);
+  }
+  static Blob copy(std::span<const std::byte> bytes) {
+    auto tensor = std::make_shared<Tensor>(DType::u8, Dims{static_cast<int64_t>(bytes.size())});
+    std::memcpy(tensor->mutable_data(), bytes.data(), bytes.size());
+    return {{static_cast<const std::byte*>(tensor->data()), bytes.size()}, tensor};
+  }
+
+  std::span<const std::byte> file_;
+  std::shared_ptr<const void> owner_;
+  LoadOptions options_;
+  std::vector<Section> sections_;
+  std::string_view index_;
+  const Section* weights_ = nullptr;
+  std::map<uint64_t, std::shared_ptr<const Blob>> blobs_;
+};
+
+}  // namespace
+
+bool is_plan(std::string_view first_bytes) {
+  return first_bytes.substr(0, 8) == std::string_view(kPlanMagic, 8);
+}
+
+void save_plan(const Plan& plan, const std::string& path) {
+  BlobWriter blobs;
+  auto store = [&](const Tensor& t) { return blobs.add(t); };
+  std::string manifest = manifest_text(plan), graph = ir::to_binary(plan.graph, store), unguarded;
+  if (plan.unguarded) unguarded = ir::to_binary(plan.unguarded->graph, store);
+  std::vector<SectionContent> sections;
+  sections.push_back({"manifest", kRequired, kSectionAlignment, {bytes_of(manifest)}});
+  sections.push_back({"graph", kRequired, kSectionAlignment, {bytes_of(graph)}});
+  if (plan.unguarded) sections.push_back({"unguarded", kRequired, kSectionAlignment, {bytes_of(unguarded)}});
+  sections.push_back({"weights.index", kRequired, kSectionAlignment, {bytes_of(blobs.index())}});
+  sections.push_back({"weights", kRequired, kPageAlignment, blobs.parts()});
+  write_sections(path, sections);
+}
+
+std::shared_ptr<const Plan> parse_plan(std::string_view bytes, std::shared_ptr<const void> owner,
+                                       const LoadOptions& options) {
+  return Loader(std::as_bytes(std::span(bytes.data(), bytes.size())), std::move(owner), options).run();
+}
+
+std::shared_ptr<const Plan> load_plan(const std::string& path, const LoadOptions& options) {
+  return with_place(path, [&] {
+    auto file = std::make_shared<const MappedFile>(path);
+    return Loader(file->bytes(), file, options).run();
+  });
+}
+
+}  // namespace pelton::runtime

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plan files: one file a plan, readable on any target. docs/formats.md has the layout.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "runtime/plan.h"
+
+namespace pelton::runtime {
+
+bool is_plan(std::string_view first_bytes);  // by the magic; eight bytes will do
+
+// Equal plans give equal bytes.
+void save_plan(const Plan& plan, const std::string& path);
+
+struct LoadOptions {
+  // false: weights are copied to private memory, for files that others may shorten meanwhile.
+  bool map = true;
+  // false: weights are not compared with their checksum; everything else always is.
+  bool verify_weights = true;
+};
+
+// Every error names the file and the section. The plan keeps the file mapped for as long as it lives.
+std::shared_ptr<const Plan> load_plan(const std::string& path, const LoadOptions& options = {});
+// The same from memory that `owner` keeps alive; `bytes` must be 64-byte aligned.
+std::shared_ptr<const Plan> parse_plan(std::string_view bytes, std::shared_ptr<const void> owner,
+                                       const LoadOptions& options = {});
+
+}  // namespace pelton::runtime
