@@ -3,18 +3,16 @@
 
 #include <set>
 
-#include "base/file.h"
 #include "base/philox.h"
 #include "cli/command.h"
+#include "cli/pb_value.h"
 #include "tensor/npy.h"
-#include "tensor/tensor_pb.h"
 
 namespace pelton::cli {
 
 using ir::Graph;
 using ir::HostValue;
 using ir::Type;
-using ir::TypeKind;
 
 namespace {
 
@@ -31,29 +29,10 @@ ir::ValueId find_input(const Graph& g, const std::string& name, std::string_view
        cat("the inputs are ", input_names(g)));
 }
 
-HostValue from_pb(const PbValue& v) {
-  switch (v.kind) {
-    case PbValue::Kind::tensor:
-      return v.tensor;
-    case PbValue::Kind::map:
-      fail(ErrorCode::bad_type, "maps cannot be inputs");
-    default: {
-      std::vector<HostValue> items;
-      for (const PbValue& i : v.items) items.push_back(from_pb(i));
-      return v.kind == PbValue::Kind::sequence ? HostValue::sequence(std::move(items))
-                                               : HostValue::optional(std::move(items));
-    }
-  }
-}
-
 HostValue load_value(const std::string& path, const Type& type) {
   bool npy = path.size() > 4 && path.compare(path.size() - 4, 4, ".npy") == 0;
   if (npy) return load_npy(path, type.is_tensor() ? std::optional(type.dtype) : std::nullopt);
-  auto bytes = std::make_shared<const std::string>(read_file(path));
-  PbValue::Kind kind = type.kind == TypeKind::sequence   ? PbValue::Kind::sequence
-                       : type.kind == TypeKind::optional ? PbValue::Kind::optional
-                                                         : PbValue::Kind::tensor;
-  return with_place(path, [&] { return from_pb(parse_pb_value(*bytes, kind, bytes)); });
+  return load_pb(path, type);
 }
 
 }  // namespace

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "register/model.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <filesystem>
 
 #include "base/file.h"
+#include "base/hash.h"
+#include "compiler/compile.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "register/registry.h"
@@ -33,17 +32,14 @@ FileKind kind_of_file(const std::string& path) {
     fail(ErrorCode::bad_format, "the file is a Git LFS pointer, not the model itself", path,
          "run git lfs pull");
   size_t at = head.find_first_not_of(" \t\r\n");
-  while (at != head.npos && head[at] == '#') {
-    at = head.find('\n', at);
-    if (at != head.npos) at = head.find_first_not_of(" \t\r\n", at);
-  }
-  if (at != head.npos && (head.compare(at, 6, "graph ") == 0)) return FileKind::ir_text;
+  if (at != head.npos && head.compare(at, 6, "graph ") == 0) return FileKind::ir_text;
   return FileKind::onnx;
 }
 
-Model load_model(const std::string& path, const CompileOptions&) {
+Model load_model(const std::string& path, const CompileOptions& options) {
   Model model;
   model.name = std::filesystem::path(path).filename().string();
+  if (options.hash_source) model.sha256 = sha256(MappedFile(path).bytes()).str();
   switch (kind_of_file(path)) {
     case FileKind::plan:
       fail(ErrorCode::usage, "the file is a plan, not a model", path);
@@ -61,12 +57,20 @@ Model load_model(const std::string& path, const CompileOptions&) {
 }
 
 runtime::Plan compile_model(Model model, const device::Target& target, const CompileOptions& options) {
-  runtime::Plan plan;
-  plan.graph = std::move(model.graph);
-  plan.choices = runtime::choose_all(plan.graph, registry(), target);
-  plan.target = target;
-  plan.precision = options.precision;
+  compiler::Options o;
+  for (const auto& [name, text] : options.shapes)
+    o.shapes[name] = with_place(cat("--shape ", name), [&] { return passes::parse_shape(text); });
+  o.precision = options.precision;
+  o.disabled.insert(options.disabled.begin(), options.disabled.end());
+  o.print_after.insert(options.print_after.begin(), options.print_after.end());
+  o.print = options.print;
+  runtime::Plan plan = compiler::compile(std::move(model.graph), target, o, registry());
   plan.source = model.name;
+  plan.source_sha256 = model.sha256;
+  for (const auto& [name, text] : options.shapes) plan.options[cat("shape ", name)] = text;
+  std::string disabled;
+  for (const std::string& pass : o.disabled) append(disabled, cat(disabled.empty() ? "" : ",", pass));
+  if (!disabled.empty()) plan.options["disable-pass"] = disabled;
   return plan;
 }
 

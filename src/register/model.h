@@ -2,6 +2,7 @@
 // Models and plans from files of any kind that Pelton reads, told apart by their content.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -22,6 +23,7 @@ struct Model {
   std::string name;                       // file name without folders
   std::map<std::string, int64_t> opsets;  // ONNX
   std::string producer;
+  std::string sha256;  // of the file; only if asked for
 };
 
 struct CompileOptions {

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/handles.h"
+
+#include <cstring>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/thread_pool.h"
+#include "runtime/version.h"
+
+namespace pelton::api {
+namespace {
+
+static_assert(static_cast<int>(ErrorCode::internal) + 1 == PELTON_INTERNAL,
+              "statuses follow the error codes");
+
+struct TypePair {
+  DType dtype;
+  pelton_dtype c;
+};
+constexpr TypePair kTypes[] = {
+    {DType::f64, {2, 64, 1}},    {DType::f32, {2, 32, 1}}, {DType::f16, {2, 16, 1}},
+    {DType::bf16, {4, 16, 1}},   {DType::i64, {0, 64, 1}}, {DType::i32, {0, 32, 1}},
+    {DType::i16, {0, 16, 1}},    {DType::i8, {0, 8, 1}},   {DType::u64, {1, 64, 1}},
+    {DType::u32, {1, 32, 1}},    {DType::u16, {1, 16, 1}}, {DType::u8, {1, 8, 1}},
+    {DType::boolean, {6, 8, 1}},
+};
+
+// The caller's struct, cut to what both sides know, over the defaults in `out`.
+template <class T>
+void merge(T& out, const T* given) {
+  if (!given) return;
+  if (given->size < sizeof(size_t)) fail(ErrorCode::usage, "the size of an options struct is not set");
+  size_t size = out.size;
+  std::memcpy(&out, given, std::min(given->size, sizeof(T)));
+  out.size = size;
+}
+
+}  // namespace
+
+pelton_status report(const Error& e, pelton_error** error) {
+  auto status = static_cast<pelton_status>(static_cast<int>(e.code()) + 1);
+  if (error) {
+    try {
+      *error = new pelton_error{status, std::string(to_string(e.code())), e.message(), e.where(), e.fix()};
+    } catch (const std::bad_alloc&) {
+      *error = nullptr;
+    }
+  }
+  return status;
+}
+
+pelton_dtype to_c(DType t) {
+  for (const TypePair& p : kTypes)
+    if (p.dtype == t) return p.c;
+  return {0, 0, 0};
+}
+
+DType from_c(pelton_dtype t) {
+  for (const TypePair& p : kTypes)
+    if (p.c.code == t.code && p.c.bits == t.bits && t.lanes == 1) return p.dtype;
+  fail(ErrorCode::bad_type,
+       cat("there is no element type of DLPack code ", t.code, ", ", t.bits, " bits, ", t.lanes, " lanes"));
+}
+
+Tensor borrow(const pelton_tensor& t) {
+  if (t.device.device_type != 1)
+    fail(ErrorCode::bad_type,
+         cat("the tensor lies on a device of type ", t.device.device_type, ", not on the CPU"));
+  if (t.ndim < 0 || (t.ndim > 0 && !t.shape)) fail(ErrorCode::bad_shape, "the tensor has no shape");
+  Dims dims(t.shape, t.shape + t.ndim);
+  int64_t count = element_count(dims);
+  if (t.strides && count > 0) {
+    Dims dense = row_major_strides(dims);
+    for (size_t i = 0; i < dims.size(); ++i)
+      if (dims[i] > 1 && t.strides[i] != dense[i])
+        fail(ErrorCode::bad_shape,
+             cat("the tensor of shape ", dims, " is not dense: stride ", t.strides[i], " along axis ", i,
+                 ", expected ", dense[i]),
+             "", "copy it to a dense one first");
+  }
+  if (count > 0 && !t.data) fail(ErrorCode::usage, "the tensor has no data");
+  return Tensor::borrow(from_c(t.dtype), std::move(dims), static_cast<const char*>(t.data) + t.byte_offset,
+                        nullptr);
+}
+
+pelton_plan_options options_of(const pelton_plan_options* options) {
+  pelton_plan_options out;
+  pelton_plan_options_init(&out);
+  merge(out, options);
+  return out;
+}
+
+runtime::RunOptions run_options_of(const pelton_run_options* options, const std::atomic<bool>* cancel) {
+  pelton_run_options given{sizeof(pelton_run_options), 0, 0, 0};
+  merge(given, options);
+  runtime::RunOptions out;
+  out.random = {given.seed, given.step};
+  out.cancel = cancel;
+  if (given.timeout_ns > 0) out.deadline_ns = now_ns() + given.timeout_ns;
+  return out;
+}
+
+}  // namespace pelton::api
+
+extern "C" {
+
+uint32_t pelton_abi_version(void) {
+  return PELTON_ABI_VERSION;
+}
+const char* pelton_version(void) {
+  return pelton::version().data();
+}
+
+pelton_status pelton_error_status(const pelton_error* e) {
+  return e ? e->status : PELTON_OK;
+}
+const char* pelton_error_code(const pelton_error* e) {
+  return e ? e->code.c_str() : "";
+}
+const char* pelton_error_what(const pelton_error* e) {
+  return e ? e->what.c_str() : "";
+}
+const char* pelton_error_where(const pelton_error* e) {
+  return e ? e->where.c_str() : "";
+}
+const char* pelton_error_fix(const pelton_error* e) {
+  return e ? e->fix.c_str() : "";
+}
+void pelton_error_free(pelton_error* e) {
+  delete e;
+}
+
+pelton_status pelton_set_threads(int32_t threads, pelton_error** error) {
+  return pelton::api::guarded(error, [&] { pelton::set_threads(threads); });
+}
+
+void pelton_set_log(pelton_log_sink sink, void* user, int32_t level) {
+  static pelton_log_sink current = nullptr;
+  static void* current_user = nullptr;
+  if (level >= 0 && level <= 5) pelton::set_log_level(static_cast<pelton::LogLevel>(level));
+  if (!sink) return pelton::set_log_sink(nullptr, nullptr);
+  current = sink;
+  current_user = user;
+  pelton::set_log_sink([](void*, pelton::LogLevel l,
+                          const char* message) { current(current_user, static_cast<int32_t>(l), message); },
+                       nullptr);
+}
+
+}  // extern "C"

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// What stands behind the handles of the C interface, and how exceptions become statuses.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "pelton/c/pelton.h"
+#include "runtime/executable.h"
+
+struct pelton_error {
+  pelton_status status;
+  std::string code, what, where, fix;
+};
+
+struct pelton_plan {
+  struct Info {
+    std::string name, type;
+    pelton_dtype dtype{};
+    int32_t ndim = -1;
+    std::vector<int64_t> shape;
+  };
+  std::vector<Info> inputs, outputs;
+  pelton::runtime::ExecutableOptions options;
+
+  std::shared_ptr<const pelton::runtime::Executable> executable() const {
+    std::lock_guard lock(mutex);
+    return current;
+  }
+  mutable std::mutex mutex;
+  std::shared_ptr<const pelton::runtime::Executable> current;  // replaced by refit
+};
+
+struct pelton_context {
+  explicit pelton_context(std::shared_ptr<const pelton::runtime::Executable> e)
+      : executable(std::move(e)), context(executable->context()) {}
+  std::shared_ptr<const pelton::runtime::Executable> executable;
+  pelton::runtime::Context context;
+  std::vector<pelton::Tensor> copies;  // of inputs set with `copy`
+  std::vector<pelton::ir::HostValue> outputs;
+  std::vector<void*> bound;  // by output: the caller's buffer or null
+  std::atomic<bool> cancel{false};
+  bool ran = false;
+};
+
+namespace pelton::api {
+
+pelton_status report(const Error& e, pelton_error** error);
+
+// Runs f; whatever it throws becomes a status and, if asked for, an error handle.
+template <class F>
+pelton_status guarded(pelton_error** error, F&& f) noexcept {
+  if (error) *error = nullptr;
+  try {
+    f();
+    return PELTON_OK;
+  } catch (const Error& e) {
+    return report(e, error);
+  } catch (const std::bad_alloc&) {
+    return report(Error(ErrorCode::out_of_memory, "the system gave no more memory"), error);
+  } catch (const std::exception& e) {
+    return report(Error(ErrorCode::internal, e.what()), error);
+  } catch (...) {
+    return report(Error(ErrorCode::internal, "an unknown exception"), error);
+  }
+}
+
+template <class T>
+T& need(T* handle, const char* what) {
+  if (!handle) fail(ErrorCode::usage, cat(what, " is NULL"));
+  return *handle;
+}
+
+// bits 0 for types that DLPack does not have.
+pelton_dtype to_c(DType t);
+DType from_c(pelton_dtype t);  // bad_type
+// Borrows a dense CPU tensor; bad_type and bad_shape for others.
+Tensor borrow(const pelton_tensor& t);
+
+// The options as of this library: fields beyond the caller's size have their defaults.
+pelton_plan_options options_of(const pelton_plan_options* options);
+runtime::RunOptions run_options_of(const pelton_run_options* options, const std::atomic<bool>* cancel);
+
+}  // namespace pelton::api

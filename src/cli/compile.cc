@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// pelton compile: model to plan file.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "cli/command.h"
+#include "cli/inputs.h"
+#include "register/registry.h"
+#include "runtime/plan_file.h"
+
+namespace pelton::cli {
+namespace {
+
+struct Options {
+  std::string model, output = "model.pelton", precision = "fp32", target;
+  std::vector<std::string> shapes, disabled, print_after;
+};
+
+int run(const Options& o, const Globals& globals) {
+  device::Target target = o.target.empty() ? globals.target() : device::parse_target(o.target);
+  CompileOptions options = compile_options(o.shapes, o.precision);
+  options.disabled = o.disabled;
+  options.print_after = o.print_after;
+  options.hash_source = true;
+  options.print = [](std::string_view pass, const std::string& text) {
+    std::fprintf(stderr, "after %s:\n%s\n", std::string(pass).c_str(), text.c_str());
+  };
+  Stopwatch watch;
+  runtime::Plan plan = compile_model(load_model(o.model, options), target, options);
+  runtime::save_plan(plan, o.output);
+  double seconds = watch.seconds();
+  std::map<std::string, int64_t> ran;
+  int64_t reference = 0;
+  for (const runtime::Choice& c : plan.choices) {
+    if (c.implementation == runtime::kNothing) continue;
+    ++ran[c.implementation];
+    reference += c.implementation == runtime::kReference;
+  }
+  uint64_t bytes = file_size_bytes(o.output);
+  if (globals.json) {
+    nlohmann::json passes = nlohmann::json::array();
+    for (const runtime::PassReport& p : plan.passes)
+      passes.push_back(
+          {{"name", p.name}, {"changes", p.changes}, {"ms", p.seconds * 1e3}, {"notes", p.notes}});
+    nlohmann::json out = {{"plan", o.output},
+                          {"bytes", bytes},
+                          {"compile_ms", seconds * 1e3},
+                          {"precision", plan.precision},
+                          {"target", plan.target.name},
+                          {"implementations", ran},
+                          {"reference_nodes", reference},
+                          {"passes", passes}};
+    print_line(out.dump());
+    return 0;
+  }
+  print_line(cat("wrote ", o.output, ": ", bytes_text(static_cast<double>(bytes)), ", ", plan.precision,
+                 " for ", plan.target.name, ", in ", fixed(seconds, 2), " s"));
+  Table table({"implementation", "nodes"}, {false, true});
+  for (const auto& [name, count] : ran) table.row({name, cat(count)});
+  table.print();
+  for (const runtime::PassReport& p : plan.passes)
+    for (const std::string& note : p.notes) print_line(cat(p.name, ": ", note));
+  if (reference)
+    print_line(cat(reference, " nodes run on the reference path, which is slow: pelton inspect --support ",
+                   o.output, " says why"));
+  return 0;
+}
+
+}  // namespace
+
+Run make_compile(CLI::App& app, const Globals& globals) {
+  auto o = std::make_shared<Options>();
+  app.add_option("model", o->model, "ONNX file or IR text file")->required()->type_name("MODEL");
+  app.add_option("-o,--output", o->output, "plan file to write")
+      ->capture_default_str()
+      ->type_name("X.pelton");
+  app.add_option("--precision", o->precision, "fp32 or bf16")->capture_default_str();
+  app.add_option("--shape", o->shapes, "shape of an input; a size that may vary is min:opt:max")
+      ->type_name("NAME=AxBxC")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--target", o->target, "machine to compile for: cpu, cpu-avx2, cpu-avx512, ...")
+      ->type_name("T");
+  app.add_option("--disable-pass", o->disabled, "leave a pass out, to find a fault by bisection")
+      ->type_name("PASS")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--print-after", o->print_after,
+                 "print the graph after a pass (import, fusion, ...) on standard error")
+      ->type_name("PASS")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  return [o, &globals] { return run(*o, globals); };
+}
+
+}  // namespace pelton::cli

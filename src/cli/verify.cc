@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: Apache-2.0
+// pelton verify: the plan against the reference interpreter. Never changes the plan it verifies.
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/interrupt.h"
+#include "base/progress.h"
+#include "cli/command.h"
+#include "cli/inputs.h"
+#include "cli/physical.h"
+#include "interp/interpreter.h"
+#include "ir/op.h"
+#include "register/registry.h"
+#include "runtime/executable.h"
+
+namespace pelton::cli {
+namespace {
+
+using ir::HostValue;
+using nlohmann::json;
+
+struct Options {
+  std::string model, precision = "fp32";
+  std::vector<std::string> inputs, shapes;
+  double alone = 0, cumulative = 0;  // 0: by precision
+  uint64_t seed = 0;
+  bool all = false;
+};
+
+// Largest difference, absolute and over the largest reference value.
+struct Gap {
+  double abs = 0, rel = 0;
+  std::string broken;  // NaN, infinity or shape that the reference does not have
+};
+
+Gap difference(const Tensor& got, const Tensor& expected) {
+  Gap e;
+  if (got.dims() != expected.dims() || got.dtype() != expected.dtype()) {
+    e.broken = cat("is ", got.str(), ", reference ", expected.str());
+    return e;
+  }
+  double scale = 0;
+  for (int64_t i = 0; i < got.count(); ++i) {
+    double a = got.get_double(i), b = expected.get_double(i);
+    if (std::isfinite(b)) scale = std::max(scale, std::abs(b));
+    if (a == b || (std::isnan(a) && std::isnan(b))) continue;
+    if (!std::isfinite(a) || !std::isfinite(b)) {
+      if (e.broken.empty()) e.broken = cat("element ", i, " is ", a, ", reference ", b);
+      continue;
+    }
+    e.abs = std::max(e.abs, std::abs(a - b));
+  }
+  e.rel = e.abs == 0 ? 0 : e.abs / std::max(scale, 1e-30);
+  return e;
+}
+
+struct Row {
+  std::string what, implementation, group;
+  Gap error;
+  bool ok = true;
+};
+
+bool comparable(const Tensor& t) {
+  return t.defined() && t.dtype() != DType::string;
+}
+
+// One node as a graph of its own: its inputs are graph inputs, except constants.
+std::shared_ptr<runtime::Plan> single_node(const ir::Graph& g, ir::NodeId id, const runtime::Choice& choice) {
+  auto plan = std::make_shared<runtime::Plan>();
+  ir::Graph& one = plan->graph;
+  one = ir::Graph(cat("alone: ", g.describe(id)));
+  *one.symbols = *g.symbols;
+  const ir::Node& n = g[id];
+  runtime::Choice nothing;
+  nothing.implementation = runtime::kNothing;
+  std::map<uint32_t, ir::ValueId> values;
+  std::vector<ir::ValueId> inputs;
+  for (ir::ValueId v : n.inputs) {
+    if (!v) {
+      inputs.emplace_back();
+      continue;
+    }
+    ir::ValueId& mine = values[v.index];
+    if (mine) {
+    } else if (const Tensor* constant = g.constant(v)) {
+      ir::NodeId c = one.add_node(ir::op("constant"), {}, {{"value", *constant}}, 1);
+      mine = one[c].outputs[0];
+      plan->choices.push_back(nothing);
+    } else {
+      mine = one.add_input(g.type(v), cat("in", values.size()));
+    }
+    one.edit(mine).type = g.type(v);
+    inputs.push_back(mine);
+  }
+  ir::NodeId copy = one.add_node(*n.op, inputs, n.attrs, n.outputs.size(), n.name);
+  for (size_t i = 0; i < n.outputs.size(); ++i) {
+    one.edit(one[copy].outputs[i]).type = g.type(n.outputs[i]);
+    one.outputs.push_back(one[copy].outputs[i]);
+  }
+  plan->choices.push_back(choice);
+  return plan;
+}
+
+class Verifier {
+ public:
+  Verifier(const Options& o, const runtime::Executable& e, const ir::Graph* source)
+      : o_(o), e_(e), g_(e.graph()), source_(source) {}
+
+  void run(const std::vector<HostValue>& inputs) {
+    {
+      Progress progress("reference, plan's graph", static_cast<int64_t>(g_.node_count()));
+      std::vector<HostValue> reference(g_.value_count());
+      for (size_t i = 0; i < g_.inputs.size(); ++i) reference[g_.inputs[i].index] = inputs[i];
+      std::vector<uint32_t> uses(g_.value_count(), 0);
+      for (ir::NodeId id : g_.order())
+        for (ir::ValueId v : g_[id].inputs)
+          if (v) ++uses[v.index];
+      size_t position = 0;
+      interp::Options options;
+      options.observe = [&](ir::NodeId id, const std::vector<HostValue>& outputs) {
+        throw_if_interrupted();
+        const ir::Node& n = g_[id];
+        for (size_t i = 0; i < n.outputs.size(); ++i) reference[n.outputs[i].index] = outputs[i];
+        alone(id, e_.choices()[position++], reference);
+        for (size_t i = 0; i < n.outputs.size(); ++i)
+          if (!source_ && !g_[n.outputs[i]].name.empty()) keep(g_[n.outputs[i]].name, outputs[i]);
+        for (ir::ValueId v : n.inputs)
+          if (v && --uses[v.index] == 0) reference[v.index] = HostValue();
+        progress.add();
+      };
+      interp::Result result = interp::run(g_, inputs, {}, options);
+      if (!source_)
+        for (size_t i = 0; i < g_.outputs.size(); ++i) keep(g_.output_name(i), result.outputs[i]);
+    }
+    if (source_) {
+      Progress progress("reference, source graph", static_cast<int64_t>(source_->node_count()));
+      interp::Options options;
+      options.observe = [&](ir::NodeId id, const std::vector<HostValue>& outputs) {
+        throw_if_interrupted();
+        const ir::Node& n = (*source_)[id];
+        for (size_t i = 0; i < n.outputs.size(); ++i)
+          if (!n.is("constant")) keep((*source_)[n.outputs[i]].name, outputs[i]);
+        progress.add();
+      };
+      interp::Result result = interp::run(*source_, inputs, {}, options);
+      for (size_t i = 0; i < source_->outputs.size(); ++i) keep(source_->output_name(i), result.outputs[i]);
+    }
+    cumulative(inputs);
+  }
+
+  std::vector<Row> groups, values;
+  std::vector<std::pair<std::string, std::string>> fused;  // value, group
+
+ private:
+  void keep(const std::string& name, const HostValue& v) {
+    if (!name.empty() && comparable(v.tensor)) expected_[name] = v.tensor;
+  }
+
+  void alone(ir::NodeId id, const runtime::Choice& choice, const std::vector<HostValue>& reference) {
+    if (choice.implementation == runtime::kNothing || choice.implementation == runtime::kReference) return;
+    auto plan = single_node(g_, id, choice);
+    const ir::Graph& one = plan->graph;
+    auto executable = runtime::Executable::create(plan, registry(), e_.target());
+    std::vector<HostValue> inputs;
+    const ir::Node& n = g_[id];
+    std::set<uint32_t> given;
+    for (ir::ValueId v : n.inputs)
+      if (v && !g_.constant(v) && given.insert(v.index).second)
+        inputs.push_back(to_physical(reference[v.index].tensor, g_.type(v).layout));
+    std::vector<HostValue> got = executable->run(inputs);
+    for (size_t i = 0; i < got.size(); ++i) {
+      const Tensor& want = reference[n.outputs[i].index].tensor;
+      if (!comparable(want)) continue;
+      Row row{n.outputs.size() > 1 ? cat(g_.describe(id), " result ", i) : g_.describe(id),
+              choice.implementation,
+              "",
+              {},
+              true};
+      row.error = difference(
+          from_physical(got[i].tensor, want.dtype(), want.dims(), one.type(one.outputs[i]).layout), want);
+      row.ok = row.error.broken.empty() && row.error.rel <= o_.alone;
+      groups.push_back(std::move(row));
+    }
+  }
+
+  void compare_value(const std::string& name, const Tensor& got, const std::string& implementation) {
+    auto it = expected_.find(name);
+    if (it == expected_.end() || !seen_.insert(name).second) return;
+    Row row{name, implementation, "", difference(got, it->second), true};
+    row.ok = row.error.broken.empty() && row.error.rel <= o_.cumulative;
+    values.push_back(std::move(row));
+  }
+
+  void cumulative(const std::vector<HostValue>& inputs) {
+    runtime::RunOptions options;
+    options.observe = [&](const runtime::StepEvent& event) {
+      if (event.depth > 0) return;
+      const ir::Node& n = event.graph[event.node];
+      for (size_t i = 0; i < n.outputs.size(); ++i) {
+        const Tensor& t = event.outputs[i].tensor;
+        const ir::Type& type = event.graph.type(n.outputs[i]);
+        const std::string& name = event.graph[n.outputs[i]].name;
+        if (!comparable(t) || !expected_.count(name)) continue;
+        const Dims& dims = expected_[name].dims();
+        if (type.layout.is_plain())
+          compare_value(name, t, std::string(event.implementation));
+        else if (type.rank() == static_cast<int64_t>(dims.size()))
+          compare_value(name, from_physical(t, type.dtype, dims, type.layout),
+                        std::string(event.implementation));
+      }
+    };
+    std::vector<HostValue> got = e_.run(inputs, options);
+    for (size_t i = 0; i < got.size(); ++i)
+      if (comparable(got[i].tensor)) compare_value(g_.output_name(i), got[i].tensor, "output");
+    for (ir::NodeId id : g_.order())
+      for (const auto& [key, value] : g_[id].attrs)
+        if (auto body = std::get_if<ir::GraphPtr>(&value))
+          for (ir::NodeId inner : (*body)->order())
+            for (ir::ValueId v : (**body)[inner].outputs)
+              if (const std::string& name = (**body)[v].name;
+                  expected_.count(name) && seen_.insert(name).second)
+                fused.emplace_back(name, g_.describe(id));
+  }
+
+  const Options& o_;
+  const runtime::Executable& e_;
+  const ir::Graph& g_;
+  const ir::Graph* source_;
+  std::map<std::string, Tensor> expected_;
+  std::set<std::string> seen_;
+};
+
+json to_json(const std::vector<Row>& rows, const char* key) {
+  json out = json::array();
+  for (const Row& r : rows) {
+    json j = {{key, r.what},
+              {"implementation", r.implementation},
+              {"max_abs_error", r.error.abs},
+              {"max_rel_error", r.error.rel},
+              {"ok", r.ok}};
+    if (!r.error.broken.empty()) j["reason"] = r.error.broken;
+    out.push_back(std::move(j));
+  }
+  return out;
+}
+
+void print_rows(const std::vector<Row>& rows, const char* title, const char* key, bool all) {
+  print_line(title);
+  Table table({key, "implementation", "max abs error", "max rel error", ""},
+              {false, false, true, true, false});
+  size_t shown = 0;
+  for (const Row& r : rows)
+    if (all || !r.ok || shown < 40) {
+      ++shown;
+      table.row({r.what, r.implementation, cat(r.error.abs), cat(r.error.rel),
+                 r.ok ? std::string("ok") : cat("DIFFERS ", r.error.broken)});
+    }
+  table.print();
+  if (shown < rows.size()) print_line(cat(rows.size() - shown, " more are ok; --all shows them"));
+  print_line("");
+}
+
+int run(Options o, const Globals& globals) {
+  bool low = o.precision != "fp32";
+  CompileOptions options = compile_options(o.shapes, o.precision);
+  device::Target target = globals.target();
+  std::shared_ptr<const runtime::Plan> plan;
+  std::unique_ptr<ir::Graph> source;
+  if (kind_of_file(o.model) == FileKind::plan) {
+    plan = open_plan(o.model, target, options);
+    low = plan->precision != "fp32";
+  } else {
+    Model model = load_model(o.model, options);
+    source = std::make_unique<ir::Graph>(model.graph);
+    plan = std::make_shared<runtime::Plan>(compile_model(std::move(model), target, options));
+  }
+  if (o.alone == 0) o.alone = low ? 0.02 : 1e-4;
+  if (o.cumulative == 0) o.cumulative = low ? 0.08 : 1e-3;
+  auto executable = runtime::Executable::create(plan, registry(), target);
+  const ir::Graph& g = executable->graph();
+  std::vector<HostValue> inputs =
+      o.inputs.empty()
+          ? random_inputs(g, choose_dims(g, pairs(o.shapes, "--shape"), 0, plan->optimum), o.seed)
+          : load_inputs(g, pairs(o.inputs, "--input"));
+  Verifier v(o, *executable, source.get());
+  v.run(inputs);
+  int64_t wrong = 0;
+  for (const auto* rows : {&v.groups, &v.values})
+    for (const Row& r : *rows) wrong += !r.ok;
+  if (globals.json) {
+    json fused = json::array();
+    for (const auto& [value, group] : v.fused) fused.push_back({{"value", value}, {"group", group}});
+    print_line(json{{"alone", to_json(v.groups, "node")},
+                    {"cumulative", to_json(v.values, "value")},
+                    {"fused", fused},
+                    {"tolerance", {{"alone", o.alone}, {"cumulative", o.cumulative}}},
+                    {"matches", wrong == 0},
+                    {"reference", source ? "source model" : "the plan's own graph"}}
+                   .dump(-1, ' ', false, json::error_handler_t::replace));
+    return wrong ? 1 : 0;
+  }
+  print_rows(v.groups, "each kernel alone, on the reference's inputs", "node", o.all);
+  print_rows(v.values,
+             source ? "cumulative, against the source model" : "cumulative, against the plan's own graph",
+             "value", o.all);
+  if (!v.fused.empty()) {
+    Table table({"value without a place of its own", "inside"});
+    for (const auto& [value, group] : v.fused) table.row({value, group});
+    table.print();
+  }
+  print_line(cat(v.groups.size(), " kernels and ", v.values.size(), " values compared, ", wrong,
+                 " differ (tolerance ", o.alone, " alone, ", o.cumulative,
+                 " cumulative, of the largest reference value)"));
+  return wrong ? 1 : 0;
+}
+
+}  // namespace
+
+Run make_verify(CLI::App& app, const Globals& globals) {
+  auto o = std::make_shared<Options>();
+  app.add_option("model", o->model, "model or plan")->required()->type_name("MODEL_OR_PLAN");
+  app.add_option("--input", o->inputs, "value of an input; without any, random ones")
+      ->type_name("NAME=FILE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--shape", o->shapes, "shape of an input")
+      ->type_name("NAME=AxBxC")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--precision", o->precision, "when compiling a model")->capture_default_str();
+  app.add_option("--rtol-alone", o->alone, "largest error of one kernel (default 1e-4, below fp32 0.02)");
+  app.add_option("--rtol", o->cumulative,
+                 "largest error of a value of the run (default 1e-3, below fp32 0.08)");
+  app.add_option("--seed", o->seed, "of random inputs")->capture_default_str();
+  app.add_flag("--all", o->all, "show every row");
+  return [o, &globals] { return run(*o, globals); };
+}
+
+}  // namespace pelton::cli

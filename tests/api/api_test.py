@@ -1,0 +1,357 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The C interface from outside: what the library exports, headers alone, the examples, every call through ctypes."""
+import ctypes as c
+import os
+import pathlib
+import subprocess
+import threading
+
+import numpy as np
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("PELTON_BINARY_DIR", ROOT / "build/cpu-release"))
+LIBRARY = BUILD / "libpelton.so"
+
+MODEL = """graph "m"(%x: f32[N,4] @"in/x") {
+  symbol N in [0, 100000]
+  %w = constant() {value = tensor<f32[4]>{1, 2, 3, 4}} : f32[4]
+  %0 = mul(%x, %w) : f32[N,4]
+  %1 = exp(%0) : f32[N,4]
+  %2 = neg(%1) : f32[N,4]
+  return %0 @"scaled", %2 @"y"
+}
+"""
+
+
+class Tensor(c.Structure):
+    _fields_ = [("data", c.c_void_p), ("device_type", c.c_int32), ("device_id", c.c_int32), ("ndim", c.c_int32),
+                ("code", c.c_uint8), ("bits", c.c_uint8), ("lanes", c.c_uint16), ("shape", c.POINTER(c.c_int64)),
+                ("strides", c.POINTER(c.c_int64)), ("byte_offset", c.c_uint64)]
+
+
+class Managed(c.Structure):
+    pass
+
+
+Managed._fields_ = [("tensor", Tensor), ("context", c.c_void_p), ("deleter", c.CFUNCTYPE(None, c.POINTER(Managed)))]
+
+
+class Info(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("name", c.c_char_p), ("type", c.c_char_p), ("code", c.c_uint8),
+                ("bits", c.c_uint8), ("lanes", c.c_uint16), ("ndim", c.c_int32), ("shape", c.POINTER(c.c_int64))]
+
+
+class Memory(c.Structure):
+    _fields_ = [("size", c.c_size_t)] + [(n, c.c_int64) for n in ("weights", "packed", "arena", "scratch", "contexts")]
+
+
+class RunOptions(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("seed", c.c_uint64), ("step", c.c_uint64), ("timeout_ns", c.c_int64)]
+
+
+class PlanOptions(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("device", c.c_char_p), ("threads", c.c_int32), ("max_contexts", c.c_int32),
+                ("wait_ns", c.c_int64), ("budget", c.c_int64), ("precision", c.c_char_p),
+                ("shapes", c.POINTER(c.c_char_p)), ("shape_count", c.c_size_t)]
+
+
+class Failure(Exception):
+    def __init__(self, status, code, what, where, fix):
+        super().__init__(f"{what} ({where}): {fix}")
+        self.status, self.code = status, code
+
+
+lib = c.CDLL(str(LIBRARY))
+lib.pelton_version.restype = c.c_char_p
+for part in ("code", "what", "where", "fix"):
+    getattr(lib, f"pelton_error_{part}").restype = c.c_char_p
+lib.pelton_plan_input_count.restype = c.c_size_t
+
+
+def call(name, *args):
+    error = c.c_void_p()
+    status = getattr(lib, name)(*args, c.byref(error))
+    if status:
+        texts = [getattr(lib, f"pelton_error_{p}")(error).decode() for p in ("code", "what", "where", "fix")]
+        assert lib.pelton_error_status(error) == status
+        lib.pelton_error_free(error)
+        raise Failure(status, *texts)
+    assert not error
+
+
+def tensor(array):
+    shape = (c.c_int64 * max(1, array.ndim))(*array.shape)
+    code = {"i": 0, "u": 1, "f": 2, "b": 6}[array.dtype.kind]
+    t = Tensor(array.ctypes.data, 1, 0, array.ndim, code, array.dtype.itemsize * 8, 1, shape, None, 0)
+    t.keep = array, shape
+    return t
+
+
+class Plan:
+    def __init__(self, path, options=None):
+        self.handle = c.c_void_p()
+        call("pelton_plan_open", str(path).encode(), c.byref(options) if options else None, c.byref(self.handle))
+
+    def context(self):
+        handle = c.c_void_p()
+        call("pelton_context_new", self.handle, c.byref(handle))
+        return handle
+
+    def memory(self, shape=None):
+        m = Memory(c.sizeof(Memory))
+        dims = (c.c_int64 * len(shape))(*shape) if shape else None
+        shapes = (c.POINTER(c.c_int64) * 1)(dims) if shape else None
+        ndims = (c.c_int32 * 1)(len(shape)) if shape else None
+        call("pelton_plan_memory", self.handle, shapes, ndims, c.byref(m))
+        return m
+
+    def close(self):
+        lib.pelton_plan_free(self.handle)
+
+
+def output(context, index):
+    managed = c.POINTER(Managed)()
+    call("pelton_context_get_output", context, c.c_size_t(index), c.byref(managed))
+    t = managed.contents.tensor
+    shape = [t.shape[i] for i in range(t.ndim)]
+    data = np.ctypeslib.as_array(c.cast(t.data, c.POINTER(c.c_float)), shape=shape).copy()
+    managed.contents.deleter(managed)
+    return data
+
+
+def expected(x):
+    scaled = x * np.array([1, 2, 3, 4], np.float32)
+    return scaled, -np.exp(scaled)
+
+
+@pytest.fixture
+def model(tmp_path):
+    (tmp_path / "m.plt").write_text(MODEL)
+    return tmp_path / "m.plt"
+
+
+@pytest.fixture
+def plan(model):
+    p = Plan(model)
+    yield p
+    p.close()
+
+
+def test_only_the_c_interface_is_exported():
+    table = subprocess.run(["nm", "-D", "--defined-only", str(LIBRARY)], capture_output=True, text=True, check=True).stdout
+    names = {line.split()[-1].split("@")[0] for line in table.splitlines()}
+    assert "pelton_plan_open" in names
+    assert {n for n in names if not n.startswith("pelton_")} == set()
+    header = (ROOT / "include/pelton/c/pelton.h").read_text()
+    assert {n for n in names if n not in header} == set()
+
+
+@pytest.mark.parametrize("header, compiler", [("pelton/c/pelton.h", ["gcc", "-std=c99", "-xc"]),
+                                              ("pelton/c/pelton.h", ["g++", "-std=c++11", "-xc++"]),
+                                              ("pelton/pelton.h", ["g++", "-std=c++17", "-xc++"])])
+def test_headers_compile_alone(header, compiler, tmp_path):
+    source = tmp_path / "alone.src"
+    source.write_text(f'#include "{header}"\n')
+    subprocess.run([*compiler, "-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only", f"-I{ROOT}/include", source],
+                   check=True)
+
+
+def test_tensors_have_the_layout_of_dlpack():
+    # Offsets of DLTensor and DLManagedTensor on 64-bit machines, as DLPack publishes them.
+    assert (Tensor.ndim.offset, Tensor.code.offset, Tensor.shape.offset, Tensor.byte_offset.offset) == (16, 20, 24, 40)
+    assert c.sizeof(Tensor) == 48 and c.sizeof(Managed) == 64
+
+
+def test_versions():
+    assert lib.pelton_abi_version() == 1
+    assert lib.pelton_version().decode().count(".") == 2
+
+
+def test_values_are_described(plan):
+    assert lib.pelton_plan_input_count(plan.handle) == 1
+    info = Info(c.sizeof(Info))
+    call("pelton_plan_input", plan.handle, c.c_size_t(0), c.byref(info))
+    assert (info.name, info.type, info.ndim) == (b"in/x", b"f32[N,4]", 2)
+    assert [info.shape[0], info.shape[1]] == [-1, 4] and (info.code, info.bits) == (2, 32)
+    index = c.c_size_t()
+    call("pelton_plan_find_output", plan.handle, b"y", c.byref(index))
+    assert index.value == 1
+    with pytest.raises(Failure, match="no output 'q'.*scaled, y") as e:
+        call("pelton_plan_find_output", plan.handle, b"q", c.byref(index))
+    assert e.value.code == "bad_name" and e.value.status == 10
+
+
+@pytest.mark.parametrize("copy", [0, 1])
+def test_runs(plan, copy):
+    x = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
+    context = plan.context()
+    call("pelton_context_set_input", context, c.c_size_t(0), c.byref(tensor(x)), copy)
+    call("pelton_context_run", context, None)
+    for i, want in enumerate(expected(x)):
+        np.testing.assert_allclose(output(context, i), want, rtol=1e-5)
+    before = x.copy()
+    x[:] = 0.25  # seen by a bound input only
+    call("pelton_context_run", context, None)
+    np.testing.assert_allclose(output(context, 1), expected(before if copy else x)[1], rtol=1e-5)
+    lib.pelton_context_free(context)
+
+
+def test_bound_outputs_and_shapes(plan):
+    x, y = np.ones((5, 4), np.float32), np.zeros((5, 4), np.float32)
+    context = plan.context()
+    call("pelton_context_set_input", context, c.c_size_t(0), c.byref(tensor(x)), 0)
+    shape, ndim = (c.c_int64 * 4)(), c.c_int32()
+    call("pelton_context_output_shape", context, c.c_size_t(1), shape, 4, c.byref(ndim))
+    assert list(shape[:ndim.value]) == [5, 4]
+    call("pelton_context_set_output", context, c.c_size_t(1), c.byref(tensor(y)))
+    call("pelton_context_run", context, None)
+    np.testing.assert_allclose(y, expected(x)[1], rtol=1e-5)
+    np.testing.assert_array_equal(output(context, 1), y)
+    with pytest.raises(Failure, match="no result.*has not run"):
+        output(plan.context(), 0)
+    small = np.zeros((4, 4), np.float32)
+    call("pelton_context_set_output", context, c.c_size_t(1), c.byref(tensor(small)))
+    with pytest.raises(Failure, match="64 bytes.*needs 80.*output 'y'"):
+        call("pelton_context_run", context, None)
+    lib.pelton_context_free(context)
+
+
+def test_wrong_tensors_are_refused(plan):
+    context = plan.context()
+    set_input = lambda t: call("pelton_context_set_input", context, c.c_size_t(0), c.byref(t), 0)
+    with pytest.raises(Failure, match=r"expected f32\[N,4\], got f64\[3,4\].*in/x"):
+        set_input(tensor(np.zeros((3, 4))))
+    t = tensor(np.zeros((3, 4), np.float32))
+    t.strides = (c.c_int64 * 2)(1, 3)
+    with pytest.raises(Failure, match="not dense.*expected 4"):
+        set_input(t)
+    t = tensor(np.zeros((3, 4), np.float32))
+    t.device_type = 2
+    with pytest.raises(Failure, match="device of type 2"):
+        set_input(t)
+    with pytest.raises(Failure, match="1 inputs, got index 3"):
+        call("pelton_context_set_input", context, c.c_size_t(3), c.byref(t), 0)
+    with pytest.raises(Failure, match="context is NULL"):
+        call("pelton_context_run", None, None)
+    lib.pelton_context_free(context)
+
+
+def test_open_fails_with_all_parts(tmp_path):
+    with pytest.raises(Failure, match="absent.pelton") as e:
+        Plan(tmp_path / "absent.pelton")
+    assert e.value.code == "not_found"
+    assert lib.pelton_plan_open(b"absent", None, c.byref(c.c_void_p()), None) == 2  # without an error handle
+
+
+def test_async_cancel_deadline(plan):
+    x = np.zeros((100000, 4), np.float32)
+    context = plan.context()
+    call("pelton_context_set_input", context, c.c_size_t(0), c.byref(tensor(x)), 0)
+    future = c.c_void_p()
+    call("pelton_context_run_async", context, None, c.byref(future))
+    call("pelton_future_wait", future, c.c_int64(-1))
+    with pytest.raises(Failure, match="waited for already"):
+        call("pelton_future_wait", future, c.c_int64(-1))
+    lib.pelton_future_free(future)
+    np.testing.assert_array_equal(output(context, 1), np.full((100000, 4), -1, np.float32))
+    with pytest.raises(Failure, match="deadline") as e:
+        call("pelton_context_run", context, c.byref(RunOptions(c.sizeof(RunOptions), 0, 0, 1)))
+    assert e.value.code == "deadline"
+    stop = threading.Event()
+
+    def cancel():
+        while not stop.is_set():
+            lib.pelton_context_cancel(context)
+    thread = threading.Thread(target=cancel)
+    thread.start()
+    try:
+        with pytest.raises(Failure) as e:
+            for _ in range(1000):
+                call("pelton_context_run", context, None)
+        assert e.value.code == "cancelled"
+    finally:
+        stop.set()
+        thread.join()
+    call("pelton_context_run", context, None)  # a cancelled context runs again
+    lib.pelton_context_free(context)
+
+
+def test_memory_and_contexts(model):
+    options = PlanOptions()
+    lib.pelton_plan_options_init(c.byref(options))
+    assert options.size == c.sizeof(PlanOptions)
+    options.max_contexts, options.wait_ns = 1, 0
+    plan = Plan(model, options)
+    memory = plan.memory([1000, 4])
+    assert memory.weights == 16 and memory.arena >= 16000 and memory.contexts == 0
+    context = plan.context()
+    with pytest.raises(Failure, match="all 1 contexts") as e:
+        plan.context()
+    assert e.value.code == "busy"
+    lib.pelton_context_free(context)
+    lib.pelton_context_free(plan.context())
+    plan.close()
+    options.budget = 1000
+    plan = Plan(model, options)
+    context = plan.context()
+    x = np.zeros((1000, 4), np.float32)
+    call("pelton_context_set_input", context, c.c_size_t(0), c.byref(tensor(x)), 0)
+    with pytest.raises(Failure, match="memory budget is 1000"):
+        call("pelton_context_run", context, None)
+    lib.pelton_context_free(context)
+    plan.close()
+
+
+def test_refit(plan):
+    x = np.ones((2, 4), np.float32)
+    names = (c.c_char_p * 1)(b"w")
+    old = plan.context()
+    refit = lambda array: call("pelton_plan_refit", plan.handle, names, c.byref(tensor(array)), c.c_size_t(1))
+    refit(np.array([5, 6, 7, 8], np.float32))
+    new = plan.context()
+    for context, want in ((old, [1, 2, 3, 4]), (new, [5, 6, 7, 8])):
+        call("pelton_context_set_input", context, c.c_size_t(0), c.byref(tensor(x)), 0)
+        call("pelton_context_run", context, None)
+        np.testing.assert_array_equal(output(context, 0), np.array([want, want], np.float32))
+        lib.pelton_context_free(context)
+    with pytest.raises(Failure, match=r"expected f32\[4\], got f32\[3\].*'w'"):
+        refit(np.zeros(3, np.float32))
+    names[0] = b"v"
+    with pytest.raises(Failure, match="no weight 'v'.*folded"):
+        refit(np.zeros(4, np.float32))
+
+
+def test_saved_plan_runs_from_many_threads(plan, tmp_path):
+    call("pelton_plan_save", plan.handle, str(tmp_path / "m.pelton").encode())
+    shared = Plan(tmp_path / "m.pelton")
+    x = np.linspace(0, 1, 40, dtype=np.float32).reshape(10, 4)
+    want, wrong = expected(x)[1], []
+
+    def work():
+        context = shared.context()
+        call("pelton_context_set_input", context, c.c_size_t(0), c.byref(tensor(x)), 0)
+        for _ in range(30):
+            call("pelton_context_run", context, None)
+            if not np.allclose(output(context, 1), want, rtol=1e-5):
+                wrong.append(1)
+        lib.pelton_context_free(context)
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+    shared.close()
+
+
+def test_examples(model):
+    ran = subprocess.run([BUILD / "example_c_run", model, "in/x=2x4"], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines()[0].startswith("scaled f32[")
+    assert " 1 2 3 4" in ran.stdout
+    ran = subprocess.run([BUILD / "example_cpp_run", model, "4"], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert "40 runs, every sum" in ran.stdout
+    ran = subprocess.run([BUILD / "example_c_run", "absent"], capture_output=True, text=True)
+    assert ran.returncode == 1 and "not_found" in ran.stderr

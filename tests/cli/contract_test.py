@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The contract of the command line: exit statuses, one-line errors, what goes where."""
+import json
+import os
+import signal
+import subprocess
+import time
+
+import numpy as np
+import pytest
+
+from conftest import BINARY, INPUTS, assert_error
+
+
+def test_version_and_help(pelton):
+    assert pelton("--version").out.startswith("pelton 0.")
+    top = pelton("--help")
+    assert top.code == 0
+    for command in ("doctor", "inspect", "compile", "run", "bench", "verify", "conform"):
+        assert command in top.out
+        assert pelton(command, "--help").code == 0
+    for reserved in ("generate", "logwatch", "zoo", "quantize", "refit"):
+        assert reserved not in top.out.split()
+        assert_error(pelton(reserved), 2, reserved, "reserved")
+
+
+def test_wrong_usage_is_status_2(pelton):
+    assert_error(pelton("nonsense"), 2, "there is no command 'nonsense'", "--help")
+    assert_error(pelton("run"), 2, "model is required")
+    assert_error(pelton("bench", "m.plt", "--bogus"), 2, "--bogus")
+    assert pelton().code == 2
+
+
+def test_errors_as_json(pelton):
+    result = pelton("inspect", "absent.onnx", "--json")
+    assert_error(result, 1, "absent.onnx")
+    error = result.json()["error"]
+    assert set(error) == {"code", "what", "where", "fix"}
+    assert error["code"] == "not_found"
+    assert json.loads(pelton("--json", "nonsense").out)["error"]["code"] == "usage"
+
+
+@pytest.mark.parametrize("flag", [["--output-dir=out"], ["--output-dir", "out"]])
+def test_flags_in_both_forms(pelton, chain, flag):
+    assert pelton("run", "chain.plt", *INPUTS, *flag).code == 0
+
+
+def test_run_writes_outputs(pelton, chain, tmp_path):
+    result = pelton("run", "chain.plt", *INPUTS, "--output-dir", "out", "--json").json()
+    assert [o["name"] for o in result["outputs"]] == ["y:0", "z"]
+    for name, expected in chain.items():
+        np.testing.assert_array_equal(np.load(tmp_path / "out" / f"{name}.npy"), expected)
+
+
+def test_run_compares(pelton, chain, tmp_path):
+    os.mkdir(tmp_path / "good")
+    for name, value in chain.items():
+        np.save(tmp_path / "good" / f"{name}.npy", value)
+    assert pelton("run", "chain.plt", *INPUTS, "--compare", "good").code == 0
+    np.save(tmp_path / "good" / "z.npy", chain["z"] + 0.5)
+    result = pelton("run", "chain.plt", *INPUTS, "--compare", "good", "--json")
+    assert result.code == 1
+    y, z = result.json()["outputs"]
+    assert y["matches"] and not z["matches"]
+    assert "elements differ" in z["reason"]
+    assert abs(z["max_abs_error"] - 0.5) < 1e-6
+    assert pelton("run", "chain.plt", *INPUTS, "--compare", "good", "--atol", "0.6").code == 0
+
+
+def test_bad_inputs(pelton, chain, tmp_path):
+    assert_error(pelton("run", "chain.plt", "--input", "x=x.npy"), 1, "input 'b'", "--input b=")
+    assert_error(pelton("run", "chain.plt", *INPUTS, "--input", "q=x.npy"), 1, "no input 'q'", "x, b")
+    assert_error(pelton("run", "chain.plt", *INPUTS, "--input", "x=x.npy"), 2, "'x' twice")
+    assert_error(pelton("run", "chain.plt", "--input", "x"), 2, "'x' has no name")
+    np.save(tmp_path / "x.npy", np.zeros((3, 5), np.float32))
+    assert_error(pelton("run", "chain.plt", *INPUTS), 1, "input 'x'", "expected size 4", "[3,5]")
+    np.save(tmp_path / "x.npy", np.zeros((3, 4), np.float64))
+    assert_error(pelton("run", "chain.plt", *INPUTS), 1, "'x'", "f32")
+    (tmp_path / "x.npy").write_bytes(b"no array")
+    assert_error(pelton("run", "chain.plt", *INPUTS), 1, "x.npy")
+
+
+def test_devices_and_threads(pelton, chain):
+    assert_error(pelton("run", "chain.plt", *INPUTS, "--device", "cuda"), 1, "cuda", "--device cpu")
+    assert_error(pelton("run", "chain.plt", *INPUTS, "--device", "tpu"), 1, "tpu")
+    assert_error(pelton("doctor", "--threads", "-1"), 1, "--threads is -1")
+    assert_error(pelton("doctor", "--threads", "5000"), 1, "5000")
+    assert_error(pelton("doctor", "--threads", "two"), 2, "two")
+    auto = pelton("run", "chain.plt", *INPUTS, "--device", "auto")
+    assert auto.code == 0 and "CPU" in auto.err and len(auto.err.splitlines()) == 1
+    assert pelton("run", "chain.plt", *INPUTS).err == ""
+
+
+def test_files_that_are_no_models(pelton, tmp_path):
+    (tmp_path / "lfs.onnx").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
+    assert_error(pelton("inspect", "lfs.onnx"), 1, "Git LFS pointer", "git lfs pull")
+    (tmp_path / "empty.onnx").write_text("")
+    assert_error(pelton("inspect", "empty.onnx"), 1, "empty", "empty.onnx")
+    (tmp_path / "bad.plt").write_text('graph "g"(%x: f32[2]) {\n  %0 = ad(%x) : f32[2]\n  return %0\n}')
+    assert_error(pelton("inspect", "bad.plt"), 1, "nearest name is 'add'", "bad.plt")
+    assert_error(pelton("inspect", tmp_path), 1, str(tmp_path))
+
+
+def test_doctor(pelton):
+    report = pelton("doctor", "--json").json()
+    assert report["cpu"]["isa"] in ("scalar", "avx2", "avx512", "avx512_vnni", "avx512_bf16")
+    assert report["cpu"]["threads"] >= 1
+    assert report["gpu"]["usable"] is False and report["gpu"]["reason"]
+    assert report["libraries"]["oneTBB"]
+    assert pelton("doctor", "--json", env={"PELTON_CPU_ISA": "scalar"}).json()["cpu"]["isa"] == "scalar"
+    assert_error(pelton("doctor", env={"PELTON_CPU_ISA": "sse9"}), 1, "sse9", "PELTON_CPU_ISA")
+
+
+def test_inspect(pelton, chain):
+    report = pelton("inspect", "chain.plt", "--json").json()
+    assert report["inputs"][0] == {"name": "x", "type": "f32[N,4]", "dtype": "f32", "shape": ["N", 4]}
+    assert [o["name"] for o in report["outputs"]] == ["y:0", "z"]
+    assert report["ops"] == {"add": 1, "neg": 1, "mul": 1}
+    assert report["parameters"] == 4 and report["parameter_bytes"] == 16
+    assert pelton("inspect", "chain.plt", "--graph").out.startswith('graph "chain"')
+
+
+def test_bench_keys(pelton, chain):
+    report = pelton("bench", "chain.plt", "--seconds", "0.05", "--warm-up", "0.01", "--shape", "x=5x4", "--seed", "3",
+                    "--threads", "1", "--json").json()
+    for key in ("latency_ms throughput_per_s host_peak_bytes device_peak_bytes load_ms compile_ms device threads "
+                "precision shapes seed warm_up iterations stable").split():
+        assert key in report, key
+    latency = report["latency_ms"]
+    assert 0 < latency["min"] <= latency["median"] <= latency["p90"] <= latency["p95"] <= latency["p99"]
+    assert report["shapes"] == {"x": [5, 4], "b": [4]}
+    assert report["seed"] == 3 and report["threads"] == 1 and report["iterations"] >= 10
+    assert report["host_peak_bytes"] > 1 << 20
+    assert_error(pelton("bench", "chain.plt", "--batch", "3"), 1, "--batch 3", "input 'b'")
+    assert_error(pelton("bench", "chain.plt", "--shape", "x=5x"), 2, "'5x' is no shape")
+    assert_error(pelton("bench", "chain.plt", "--shape", "x=5x5"), 1, "axis 1", "x=5x5")
+    few = pelton("bench", "chain.plt", "--iterations", "3", "--json")
+    assert few.json()["stable"] is False and "only 3 runs" in few.err
+
+
+def test_bench_layers(pelton, chain):
+    report = pelton("bench", "chain.plt", "--iterations", "20", "--layers", "--json").json()
+    assert report["layers"]
+    for layer in report["layers"]:
+        assert layer["ms"] >= 0 and layer["implementation"] and layer["calls"] == 1
+
+
+def test_interrupt_ends_cleanly(tmp_path, chain):
+    process = subprocess.Popen([str(BINARY), "bench", "chain.plt", "--seconds", "60"], cwd=tmp_path,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(2)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    assert "interrupted" in err
+
+
+def test_output_that_cannot_be_written(chain, pelton):
+    with open("/dev/full", "w") as full:
+        process = subprocess.run([str(BINARY), "doctor"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert process.returncode == 1 and "standard output cannot be written" in process.stderr
+    assert_error(pelton("run", "chain.plt", *INPUTS, "--output-dir", "/proc/none"), 1, "/proc/none")
