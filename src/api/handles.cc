@@ -6,25 +6,15 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/thread_pool.h"
+#include "runtime/plugin.h"
 #include "runtime/version.h"
+#include "tensor/dlpack.h"
 
 namespace pelton::api {
 namespace {
 
 static_assert(static_cast<int>(ErrorCode::internal) + 1 == PELTON_INTERNAL,
               "statuses follow the error codes");
-
-struct TypePair {
-  DType dtype;
-  pelton_dtype c;
-};
-constexpr TypePair kTypes[] = {
-    {DType::f64, {2, 64, 1}},    {DType::f32, {2, 32, 1}}, {DType::f16, {2, 16, 1}},
-    {DType::bf16, {4, 16, 1}},   {DType::i64, {0, 64, 1}}, {DType::i32, {0, 32, 1}},
-    {DType::i16, {0, 16, 1}},    {DType::i8, {0, 8, 1}},   {DType::u64, {1, 64, 1}},
-    {DType::u32, {1, 32, 1}},    {DType::u16, {1, 16, 1}}, {DType::u8, {1, 8, 1}},
-    {DType::boolean, {6, 8, 1}},
-};
 
 // The caller's struct, cut to what both sides know, over the defaults in `out`.
 template <class T>
@@ -51,14 +41,14 @@ pelton_status report(const Error& e, pelton_error** error) {
 }
 
 pelton_dtype to_c(DType t) {
-  for (const TypePair& p : kTypes)
-    if (p.dtype == t) return p.c;
-  return {0, 0, 0};
+  pelton_dtype out{0, 0, 1};
+  to_dlpack(t, &out.code, &out.bits);
+  return out;
 }
 
 DType from_c(pelton_dtype t) {
-  for (const TypePair& p : kTypes)
-    if (p.c.code == t.code && p.c.bits == t.bits && t.lanes == 1) return p.dtype;
+  auto found = from_dlpack(t.code, t.bits);
+  if (found && t.lanes == 1) return *found;
   fail(ErrorCode::bad_type,
        cat("there is no element type of DLPack code ", t.code, ", ", t.bits, " bits, ", t.lanes, " lanes"));
 }
@@ -133,6 +123,10 @@ void pelton_error_free(pelton_error* e) {
 
 pelton_status pelton_set_threads(int32_t threads, pelton_error** error) {
   return pelton::api::guarded(error, [&] { pelton::set_threads(threads); });
+}
+
+pelton_status pelton_load_plugin(const char* path, pelton_error** error) {
+  return pelton::api::guarded(error, [&] { pelton::runtime::load_plugin(&pelton::api::need(path, "path")); });
 }
 
 void pelton_set_log(pelton_log_sink sink, void* user, int32_t level) {

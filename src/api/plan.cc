@@ -32,9 +32,10 @@ void describe(pelton_plan& plan) {
     plan.outputs.push_back(info_of(g.type(g.outputs[i]), g.output_name(i)));
 }
 
-pelton_status give_info(const std::vector<pelton_plan::Info>& list, const char* what, size_t index,
+pelton_status give_info(const std::vector<pelton_plan::Info>* values, const char* what, size_t index,
                         pelton_value_info* out, pelton_error** error) {
   return guarded(error, [&] {
+    const auto& list = need(values, "plan");
     pelton_value_info& info = need(out, "info");
     if (index >= list.size())
       fail(ErrorCode::usage, cat("the plan has ", list.size(), " ", what, "s, got index ", index));
@@ -48,9 +49,10 @@ pelton_status give_info(const std::vector<pelton_plan::Info>& list, const char* 
   });
 }
 
-pelton_status find(const std::vector<pelton_plan::Info>& list, const char* what, const char* name,
+pelton_status find(const std::vector<pelton_plan::Info>* values, const char* what, const char* name,
                    size_t* index, pelton_error** error) {
   return guarded(error, [&] {
+    const auto& list = need(values, "plan");
     std::string names;
     for (size_t i = 0; i < list.size(); ++i) {
       if (list[i].name == &need(name, "name")) {
@@ -117,19 +119,19 @@ size_t pelton_plan_output_count(const pelton_plan* plan) {
 }
 pelton_status pelton_plan_input(const pelton_plan* plan, size_t index, pelton_value_info* info,
                                 pelton_error** error) {
-  return give_info(plan ? plan->inputs : std::vector<pelton_plan::Info>(), "input", index, info, error);
+  return give_info(plan ? &plan->inputs : nullptr, "input", index, info, error);
 }
 pelton_status pelton_plan_output(const pelton_plan* plan, size_t index, pelton_value_info* info,
                                  pelton_error** error) {
-  return give_info(plan ? plan->outputs : std::vector<pelton_plan::Info>(), "output", index, info, error);
+  return give_info(plan ? &plan->outputs : nullptr, "output", index, info, error);
 }
 pelton_status pelton_plan_find_input(const pelton_plan* plan, const char* name, size_t* index,
                                      pelton_error** error) {
-  return find(plan ? plan->inputs : std::vector<pelton_plan::Info>(), "input", name, index, error);
+  return find(plan ? &plan->inputs : nullptr, "input", name, index, error);
 }
 pelton_status pelton_plan_find_output(const pelton_plan* plan, const char* name, size_t* index,
                                       pelton_error** error) {
-  return find(plan ? plan->outputs : std::vector<pelton_plan::Info>(), "output", name, index, error);
+  return find(plan ? &plan->outputs : nullptr, "output", name, index, error);
 }
 
 pelton_status pelton_plan_memory(const pelton_plan* plan, const int64_t* const* shapes, const int32_t* ndims,

@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <system_error>
 #include <utility>
 
@@ -134,6 +136,20 @@ std::string path_inside(const std::string& folder, std::string_view relative) {
   return target;
 }
 
+namespace {
+
+// Live mappings by first byte, so that nobody gives up pages that are not a file's.
+struct Mappings {
+  std::mutex mutex;
+  std::map<const std::byte*, size_t> sizes;
+};
+Mappings& mappings() {
+  static auto* const instance = new Mappings;
+  return *instance;
+}
+
+}  // namespace
+
 MappedFile::MappedFile(const std::string& path) : path_(path) {
   Descriptor file{open_for_reading(path)};
   uint64_t size = regular_size(file.fd, path);
@@ -142,9 +158,27 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
   if (at == MAP_FAILED) fail_errno(errno, "map", path);
   data_ = static_cast<const std::byte*>(at);
   size_bytes_ = size;
+  std::lock_guard lock(mappings().mutex);
+  mappings().sizes[data_] = size_bytes_;
 }
 MappedFile::~MappedFile() {
-  if (data_) ::munmap(const_cast<std::byte*>(data_), size_bytes_);
+  if (!data_) return;
+  std::lock_guard lock(mappings().mutex);
+  mappings().sizes.erase(data_);
+  ::munmap(const_cast<std::byte*>(data_), size_bytes_);
+}
+
+bool forget_pages(std::span<const std::byte> bytes) {
+  static const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  std::lock_guard lock(mappings().mutex);
+  auto it = mappings().sizes.upper_bound(bytes.data());
+  if (it == mappings().sizes.begin()) return false;
+  --it;
+  if (bytes.data() + bytes.size() > it->first + it->second) return false;
+  uintptr_t begin = (reinterpret_cast<uintptr_t>(bytes.data()) + page - 1) / page * page;
+  uintptr_t end = reinterpret_cast<uintptr_t>(bytes.data() + bytes.size()) / page * page;
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  return true;
 }
 MappedFile::MappedFile(MappedFile&& other) noexcept
     : path_(std::move(other.path_)),

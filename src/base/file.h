@@ -44,6 +44,10 @@ class MappedFile {
   size_t size_bytes_ = 0;
 };
 
+// The pages that lie whole in `bytes` leave this process's memory if they belong to a live MappedFile;
+// reading them again fetches them from the file. False, and nothing happens, for other memory.
+bool forget_pages(std::span<const std::byte> bytes);
+
 // A file under construction: a temporary one beside `path` that commit() puts in its place. Without commit()
 // the temporary file is removed.
 class AtomicFile {

@@ -27,6 +27,7 @@ struct Globals {
   std::string log_level;
   std::string device = "auto";
   int threads = 0;
+  std::vector<std::string> plugins;
 
   // The device named; with `auto` says on standard error why it is no better one, if asked for by name.
   device::Target target() const;

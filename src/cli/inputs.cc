@@ -6,6 +6,7 @@
 #include "base/philox.h"
 #include "cli/command.h"
 #include "cli/pb_value.h"
+#include "passes/specialise.h"
 #include "tensor/npy.h"
 
 namespace pelton::cli {
@@ -145,6 +146,13 @@ std::string file_name(std::string_view value_name) {
 CompileOptions compile_options(const std::vector<std::string>& shapes, const std::string& precision) {
   CompileOptions options;
   options.shapes = pairs(shapes, "--shape");
+  for (const auto& [name, text] : options.shapes) {
+    try {
+      passes::parse_shape(text);
+    } catch (const Error& e) {
+      throw Misuse{cat(e.message(), " (--shape ", name, ")"), e.fix()};
+    }
+  }
   options.precision = precision;
   return options;
 }

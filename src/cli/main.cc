@@ -11,6 +11,7 @@
 #include "base/progress.h"
 #include "base/thread_pool.h"
 #include "cli/command.h"
+#include "runtime/plugin.h"
 #include "runtime/version.h"
 
 namespace pelton::cli {
@@ -44,6 +45,7 @@ void apply(const Globals& g) {
   if (g.threads < 0)
     fail(ErrorCode::usage, cat("--threads is ", g.threads), "", "use 1 to 1024, or 0 for all");
   if (g.threads) set_threads(g.threads);
+  for (const std::string& file : g.plugins) runtime::load_plugin(file);
 }
 
 void add_globals(CLI::App& app, Globals& g) {
@@ -54,6 +56,10 @@ void add_globals(CLI::App& app, Globals& g) {
   app.add_option("--device", g.device, "cpu, cuda, cuda:N or auto")
       ->type_name("DEVICE")
       ->each([&g](const std::string&) { g.device_named = true; });
+  app.add_option("--plugin", g.plugins, "shared library with ops of your own, repeated")
+      ->type_name("FILE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_option("--threads", g.threads, "threads that work at the same time; 0: all that may be used")
       ->type_name("N");
 }
@@ -62,7 +68,7 @@ void add_globals(CLI::App& app, Globals& g) {
 std::string command_word(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     std::string_view a = argv[i];
-    if (a == "--log-level" || a == "--device" || a == "--threads") ++i;
+    if (a == "--log-level" || a == "--device" || a == "--threads" || a == "--plugin") ++i;
     if (!a.empty() && a[0] != '-') return std::string(a);
   }
   return "";

@@ -308,6 +308,7 @@ class Reader {
     try {
       infer(g, id);
     } catch (const Error& e) {
+      if (e.code() == ErrorCode::unsupported_op) throw;  // what a plug-in would bring
       fail(ErrorCode::bad_format, cat("the plan holds a node that cannot be: ", e.message()), e.where());
     }
     for (ValueId v : g[id].outputs) {

@@ -30,7 +30,9 @@ struct CompileOptions {
   std::map<std::string, std::string> shapes;  // input name to 1x3x224x224 or ranges min:opt:max
   std::string precision = "fp32";
   std::vector<std::string> disabled, print_after;  // passes
-  bool hash_source = false;                        // fill Plan::source_sha256
+  // Where --print-after goes.
+  std::function<void(std::string_view pass, const std::string& text)> print;
+  bool hash_source = false;  // fill Plan::source_sha256
 };
 
 Model load_model(const std::string& path, const CompileOptions& options = {});

@@ -2,6 +2,7 @@
 #include "register/registry.h"
 
 #include "backend/cpu/register.h"
+#include "runtime/plugin.h"
 
 namespace pelton {
 
@@ -9,6 +10,7 @@ const backend::Registry& registry() {
   static const backend::Registry* const filled = [] {
     auto* r = new backend::Registry;
     backend::register_cpu(*r);
+    r->add(runtime::plugin_implementation());
     return r;
   }();
   return *filled;

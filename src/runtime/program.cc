@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/file.h"
 #include "ir/op.h"
 #include "runtime/arena.h"
 #include "runtime/region.h"
@@ -13,6 +14,8 @@ namespace pelton::runtime {
 using namespace ir;
 
 namespace {
+
+constexpr int64_t kForgottenBytes = 64 << 10;
 
 bool has_size(const Type& type, const SymbolValues& symbols) {
   if (!type.is_tensor() || !type.ranked) return false;
@@ -75,9 +78,21 @@ std::shared_ptr<const backend::Kernel> Region::kernel(size_t position, const Sym
   std::shared_ptr<const backend::Kernel> built =
       with_place(graph_.describe(node.id), [&] { return node.kernel->prepare(instance, target_); });
   PELTON_CHECK(built, node.kernel->name, " prepared nothing for ", graph_.describe(node.id));
+  if (built->packed_bytes() > 0) forget_packed(node.id);
   std::lock_guard lock(mutex_);
   kernels_[position].emplace_back(std::move(key), built);
   return built;
+}
+
+// Weights that only this node reads and that its kernel keeps in an order of its own need not stay in memory
+// twice; a kernel for other sizes reads them from the file again.
+void Region::forget_packed(NodeId id) const {
+  for (ValueId v : graph_[id].inputs) {
+    if (!v || values_[v.index].place != Place::constant || graph_[v].uses.size() > 1) continue;
+    const Tensor& t = constants_[values_[v.index].index];
+    if (t.bytes() >= kForgottenBytes)
+      forget_pages({static_cast<const std::byte*>(t.data()), static_cast<size_t>(t.bytes())});
+  }
 }
 
 std::shared_ptr<const Program> Region::build(size_t segment, const SymbolValues& symbols) const {

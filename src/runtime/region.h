@@ -85,6 +85,7 @@ class Region {
   void place_values();
   void cut_into_segments();
   std::shared_ptr<const backend::Kernel> kernel(size_t position, const SymbolValues& symbols) const;
+  void forget_packed(ir::NodeId node) const;
   std::shared_ptr<const Program> build(size_t segment, const SymbolValues& symbols) const;
   Ref ref(ir::ValueId v, const SymbolValues& symbols) const;
 

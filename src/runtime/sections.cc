@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kHeaderBytes = 64, kEntryBytes = 64, kNameBytes = 16;
 constexpr uint32_t kMaxSections = 1024;
-constexpr size_t kPiece = size_t{1} << 20;
+constexpr size_t kPiece = size_t{1} << 20, kForgottenBytes = size_t{32} << 20;
 
 template <class T>
 T load(std::span<const std::byte> bytes, size_t at) {
@@ -43,13 +43,15 @@ std::span<const std::byte> bytes_of(const std::string& s) {
 
 }  // namespace
 
-Checksum piecewise_checksum(std::span<const std::byte> bytes) {
+Checksum piecewise_checksum(std::span<const std::byte> bytes, bool forget) {
   size_t pieces = (bytes.size() + kPiece - 1) / kPiece;
   std::vector<Checksum> sums(pieces);
   auto work = [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       size_t at = static_cast<size_t>(i) * kPiece;
-      sums[static_cast<size_t>(i)] = checksum(bytes.subspan(at, std::min(kPiece, bytes.size() - at)));
+      auto piece = bytes.subspan(at, std::min(kPiece, bytes.size() - at));
+      sums[static_cast<size_t>(i)] = checksum(piece);
+      if (forget) forget_pages(piece);
     }
   };
   if (pieces < 4)
@@ -97,7 +99,8 @@ std::vector<Section> read_sections(std::span<const std::byte> file) {
 
 std::span<const std::byte> verify_section(std::span<const std::byte> file, const Section& section) {
   auto bytes = file.subspan(section.offset, section.size);
-  if (piecewise_checksum(bytes) != section.checksum)
+  // Large sections are read once here and by the one who needs them later.
+  if (piecewise_checksum(bytes, bytes.size() >= kForgottenBytes) != section.checksum)
     damaged(cat("section '", section.name, "' does not match its checksum"));
   return bytes;
 }

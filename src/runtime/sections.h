@@ -19,8 +19,9 @@ inline constexpr uint32_t kRequired = 1;  // flag: readers that do not know the 
 inline constexpr uint64_t kSectionAlignment = 64;
 inline constexpr uint64_t kPageAlignment = 4096;
 
-// XXH3-128 of the XXH3-128s of the pieces of 1 MiB; works on all threads.
-Checksum piecewise_checksum(std::span<const std::byte> bytes);
+// XXH3-128 of the XXH3-128s of the pieces of 1 MiB; works on all threads. `forget`: pages of a
+// mapped file leave memory once they are summed.
+Checksum piecewise_checksum(std::span<const std::byte> bytes, bool forget = false);
 
 struct Section {
   std::string name;

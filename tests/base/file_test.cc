@@ -120,3 +120,14 @@ TEST_CASE("path_inside keeps names of others inside their folder") {
   expect_error(ErrorCode::bad_format, {"not a relative path"}, [&] { path_inside(folder, ""); });
   expect_error(ErrorCode::not_found, {"absent.bin"}, [&] { path_inside(folder, "absent.bin"); });
 }
+
+TEST_CASE("pages of a mapped file are forgotten and read again, other memory is left alone") {
+  TempDir dir;
+  std::string content(64 << 10, 'p');
+  write_file(dir / "f", content);
+  MappedFile file(dir / "f");
+  CHECK(forget_pages(file.bytes()));
+  CHECK(std::string_view(reinterpret_cast<const char*>(file.bytes().data()), content.size()) == content);
+  CHECK(!forget_pages(std::as_bytes(std::span(content))));
+  CHECK(content == std::string(64 << 10, 'p'));
+}

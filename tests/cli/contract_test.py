@@ -132,7 +132,7 @@ def test_bench_keys(pelton, chain):
     assert report["seed"] == 3 and report["threads"] == 1 and report["iterations"] >= 10
     assert report["host_peak_bytes"] > 1 << 20
     assert_error(pelton("bench", "chain.plt", "--batch", "3"), 1, "--batch 3", "input 'b'")
-    assert_error(pelton("bench", "chain.plt", "--shape", "x=5x"), 2, "'5x' is no shape")
+    assert_error(pelton("bench", "chain.plt", "--shape", "x=5x"), 2, "'5x' is not a shape", "--shape x")
     assert_error(pelton("bench", "chain.plt", "--shape", "x=5x5"), 1, "axis 1", "x=5x5")
     few = pelton("bench", "chain.plt", "--iterations", "3", "--json")
     assert few.json()["stable"] is False and "only 3 runs" in few.err

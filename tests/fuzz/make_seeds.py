@@ -141,11 +141,25 @@ angle = { uniform = [-10, 10] }
     yield "state", b"\3" + b"1 3 14 0123456789abcdef-01234567"
 
 
+def plan_files():
+    """Each stored plan whole, and its graph and manifest as the target takes them alone."""
+    for path in sorted((pathlib.Path(__file__).resolve().parents[1] / "data/plans").glob("*.pelton")):
+        content = path.read_bytes()
+        yield f"{path.stem}_file", b"\x00" + content
+        for i in range(int.from_bytes(content[12:16], "little")):
+            entry = content[64 + 64 * i:128 + 64 * i]
+            name = entry[:16].rstrip(b"\0").decode()
+            offset, size = (int.from_bytes(entry[at:at + 8], "little") for at in (24, 32))
+            if name in ("graph", "manifest"):
+                yield f"{path.stem}_{name}", bytes([1 if name == "graph" else 2]) + content[offset:offset + size]
+
+
 def main() -> None:
     folder = pathlib.Path(sys.argv[1])
     stored = pathlib.Path(__file__).resolve().parent / "seeds"
     for target, seeds in (("tensor_file", tensor_files()), ("onnx_model", onnx_models()),
-                          ("image_file", image_files()), ("data_container", data_containers())):
+                          ("image_file", image_files()), ("data_container", data_containers()),
+                          ("plan_file", plan_files())):
         (folder / target).mkdir(parents=True, exist_ok=True)
         for name, content in seeds:
             (folder / target / name).write_bytes(content)

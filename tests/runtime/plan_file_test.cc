@@ -260,3 +260,17 @@ TEST_CASE("plan file: random damage never gets past the loader unnoticed") {
     }
   }
 }
+
+// tests/data/plans has a plan of every format version, written when it was new, beside the text of its graph.
+TEST_CASE("plan file: plans of every format version still load and run") {
+  for (uint32_t v = 1; v <= kPlanVersion; ++v) {
+    CAPTURE(v);
+    auto plan = load_plan(cat("tests/data/plans/v", v, ".pelton"));
+    CHECK(plan->source == cat("v", v, ".plt"));
+    CHECK(plan->target.name == "cpu-avx2");
+    ir::Graph text = ir::parse_graph(read_file(cat("tests/data/plans/v", v, ".plt")));
+    auto e = Executable::create(plan, registry(), device::detect_cpu(1));
+    Tensor x = Tensor::full(DType::f32, {3, 32}, 0.5);
+    CHECK(e->run({x})[0].tensor.same_bytes(interp::run(text, {x}).outputs[0].tensor));
+  }
+}

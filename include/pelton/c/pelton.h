@@ -219,6 +219,9 @@ PELTON_API void pelton_future_free(pelton_future* future);
 /* Threads that work at the same time, callers included; 0: all this process may use. Not during a run. */
 PELTON_API pelton_status pelton_set_threads(int32_t threads, pelton_error** error);
 
+/* Makes the ops of a shared library (pelton/c/plugin.h) known. Models and plans never load one themselves. */
+PELTON_API pelton_status pelton_load_plugin(const char* path, pelton_error** error);
+
 /* Messages go to `sink` instead of standard error; level 0 trace .. 4 error, 5 none. NULL: standard error
  * again. */
 typedef void (*pelton_log_sink)(void* user, int32_t level, const char* message);
