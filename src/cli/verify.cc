@@ -10,9 +10,9 @@
 #include "base/progress.h"
 #include "cli/command.h"
 #include "cli/inputs.h"
-#include "cli/physical.h"
 #include "interp/interpreter.h"
 #include "ir/op.h"
+#include "ir/physical.h"
 #include "register/registry.h"
 #include "runtime/executable.h"
 
@@ -169,7 +169,7 @@ class Verifier {
     std::set<uint32_t> given;
     for (ir::ValueId v : n.inputs)
       if (v && !g_.constant(v) && given.insert(v.index).second)
-        inputs.push_back(to_physical(reference[v.index].tensor, g_.type(v).layout));
+        inputs.push_back(ir::to_physical(reference[v.index].tensor, g_.type(v).layout));
     std::vector<HostValue> got = executable->run(inputs);
     for (size_t i = 0; i < got.size(); ++i) {
       const Tensor& want = reference[n.outputs[i].index].tensor;
@@ -180,7 +180,7 @@ class Verifier {
               {},
               true};
       row.error = difference(
-          from_physical(got[i].tensor, want.dtype(), want.dims(), one.type(one.outputs[i]).layout), want);
+          ir::from_physical(got[i].tensor, want.dtype(), want.dims(), one.type(one.outputs[i]).layout), want);
       row.ok = row.error.broken.empty() && row.error.rel <= o_.alone;
       groups.push_back(std::move(row));
     }
@@ -196,20 +196,15 @@ class Verifier {
 
   void cumulative(const std::vector<HostValue>& inputs) {
     runtime::RunOptions options;
+    options.plain_values = true;
     options.observe = [&](const runtime::StepEvent& event) {
       if (event.depth > 0) return;
       const ir::Node& n = event.graph[event.node];
       for (size_t i = 0; i < n.outputs.size(); ++i) {
         const Tensor& t = event.outputs[i].tensor;
-        const ir::Type& type = event.graph.type(n.outputs[i]);
         const std::string& name = event.graph[n.outputs[i]].name;
         if (!comparable(t) || !expected_.count(name)) continue;
-        const Dims& dims = expected_[name].dims();
-        if (type.layout.is_plain())
-          compare_value(name, t, std::string(event.implementation));
-        else if (type.rank() == static_cast<int64_t>(dims.size()))
-          compare_value(name, from_physical(t, type.dtype, dims, type.layout),
-                        std::string(event.implementation));
+        compare_value(name, t, std::string(event.implementation));
       }
     };
     std::vector<HostValue> got = e_.run(inputs, options);

@@ -8,6 +8,7 @@
 #include "compiler/compile.h"
 #include "ir/text.h"
 #include "ir/verify.h"
+#include "onnx/import/import.h"
 #include "register/registry.h"
 #include "runtime/plan_file.h"
 
@@ -20,6 +21,26 @@ std::string first_bytes(const std::string& path, size_t count) {
   MappedFile file(path);
   auto bytes = file.bytes().first(std::min(count, file.bytes().size()));
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// Inputs whose rank the file leaves out take the shape that the user gives; sizes that may vary get symbols,
+// which specialisation narrows to their range.
+onnx::ImportOptions import_options(const std::string& path, const CompileOptions& options) {
+  onnx::ImportOptions out;
+  if (options.shapes.empty()) return out;
+  MappedFile file(path);
+  onnx::ModelView view =
+      onnx::parse_model({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()});
+  for (const onnx::ValueInfoView& input : view.graph.inputs) {
+    auto given = options.shapes.find(std::string(input.name));
+    if (given == options.shapes.end() || input.type.has_shape) continue;
+    Shape shape;
+    for (const passes::DimRange& d : passes::parse_shape(given->second))
+      shape.push_back(d.min == d.max ? Dim(d.min)
+                                     : Dim::symbol(cat("d", out.input_shapes.size(), "_", shape.size())));
+    out.input_shapes[given->first] = std::move(shape);
+  }
+  return out;
 }
 
 }  // namespace
@@ -50,8 +71,14 @@ Model load_model(const std::string& path, const CompileOptions& options) {
         ir::verify(model.graph, "import");
       });
       break;
-    case FileKind::onnx:
-      fail(ErrorCode::bad_format, "the file is no plan and no IR text", path);
+    case FileKind::onnx: {
+      model.format = "onnx";
+      onnx::Imported imported = onnx::import_file(path, import_options(path, options));
+      model.graph = std::move(imported.graph);
+      model.opsets = std::move(imported.opsets);
+      model.producer = std::move(imported.producer);
+      break;
+    }
   }
   return model;
 }

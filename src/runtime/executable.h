@@ -40,7 +40,8 @@ struct StepEvent {
   std::string_view implementation;  // that really ran
   int64_t start_ns, end_ns;
   int depth;  // 0: the plan's graph; more: sub-graphs
-  // Valid during the call, which must not keep them: they borrow. In their physical layout.
+  // Valid during the call, which must not keep them: they borrow. In their physical layout, unless
+  // RunOptions::plain_values.
   const std::vector<ir::HostValue>&inputs, &outputs;
 
   double flops() const;  // multiply-add counts two; 0 where the op table has no figure
@@ -52,6 +53,7 @@ struct RunOptions {
   const std::atomic<bool>* cancel = nullptr;  // looked at between nodes
   int64_t deadline_ns = 0;                    // on the clock of now_ns(); 0: none
   std::function<void(const StepEvent&)> observe;
+  bool plain_values = false;  // observe gets values in plain layout, at the price of copies
 };
 
 class Region;

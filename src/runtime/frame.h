@@ -60,7 +60,7 @@ class Frame {
   void finish();
   void copy_to_bound(size_t output);
   void* address(const Ref& ref);
-  ir::HostValue value_of(const Ref& ref, void* at) const;
+  ir::HostValue value_of(const Ref& ref, void* at, bool plain) const;
   ir::HostValue result(ir::ValueId v);
   void own(ir::HostValue& value, const std::vector<ir::HostValue>& inputs) const;
   void grow_arena(int64_t bytes);

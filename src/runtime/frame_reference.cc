@@ -6,24 +6,26 @@
 #include "base/clock.h"
 #include "interp/interpreter.h"
 #include "ir/op.h"
+#include "ir/physical.h"
 #include "runtime/frame.h"
 
 namespace pelton::runtime {
 
 using namespace ir;
 
-HostValue Frame::value_of(const Ref& ref, void* at) const {
+HostValue Frame::value_of(const Ref& ref, void* at, bool plain) const {
   const Graph& g = region_.graph();
   if (!ref.value) return {};
   const Type& type = g.type(ref.value);
   const Region::Value& place = region_.value(ref.value);
   if (type.kind == TypeKind::token) return HostValue::token();
-  if (place.root == ref.value) {
-    if (ref.place == Place::host && type.layout.is_plain()) return host_[ref.index];
+  if (place.root == ref.value && (!type.is_tensor() || type.layout.is_plain())) {
+    if (ref.place == Place::host) return host_[ref.index];
     if (ref.place == Place::input) return inputs_[ref.index];
     if (ref.place == Place::constant) return region_.constant(ref.index);
   }
-  return Tensor::borrow(type.dtype, ref.dims, at, nullptr);
+  Tensor borrowed = Tensor::borrow(type.dtype, ref.dims, at, nullptr);
+  return plain ? from_physical(borrowed, type.dtype, ref.dims, type.layout) : borrowed;
 }
 
 // Results may share storage with operands that only borrow from the arena or from a caller; such results are
@@ -52,11 +54,7 @@ void Frame::run_reference(const Loaded& l, const Step& step, const RunOptions& o
   inputs.reserve(step.in_count);
   for (uint32_t i = 0; i < step.in_count; ++i) {
     const Ref& ref = p.refs[step.first_in + i];
-    if (ref.value && !g.type(ref.value).layout.is_plain())
-      fail(ErrorCode::unsupported_op,
-           cat("the reference function takes plain layouts, not ", g.type(ref.value).str()),
-           g.describe(step.node));
-    inputs.push_back(value_of(ref, l.addresses[step.first_in + i]));
+    inputs.push_back(value_of(ref, l.addresses[step.first_in + i], true));
   }
   std::vector<HostValue> outputs(n.outputs.size());
   std::function<std::vector<HostValue>(const Graph&, std::vector<HostValue>)> nested =
@@ -102,9 +100,9 @@ void Frame::run_reference(const Loaded& l, const Step& step, const RunOptions& o
     void* at = l.addresses[step.first_out + i];
     bool sized = region_.value(v).sized;
     if (sized) {
-      PELTON_CHECK(type.layout.is_plain() && t.bytes() == ref.bytes, g.describe(step.node), " yielded ",
-                   t.str());
-      if (ref.bytes) std::memcpy(at, t.data(), static_cast<size_t>(ref.bytes));
+      PELTON_CHECK(t.dims() == ref.dims, g.describe(step.node), " yielded ", t.str());
+      Tensor placed = to_physical(t, type.layout);
+      if (ref.bytes) std::memcpy(at, placed.data(), static_cast<size_t>(ref.bytes));
     } else {
       own(outputs[i], inputs);
       if (type.dtype != DType::string) t = aligned(t);
@@ -124,7 +122,7 @@ void Frame::report(const Loaded& l, const Step& step, int64_t start_ns, const Ru
       if (results && object)
         out.push_back(host_[ref.index]);
       else
-        out.push_back(value_of(ref, l.addresses[i]));
+        out.push_back(value_of(ref, l.addresses[i], options.plain_values));
     }
     return out;
   };

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/physical.h"
+#include "ir/physical.h"
 
 #include <cstring>
 #include <memory>
 
-namespace pelton::cli {
+namespace pelton::ir {
 namespace {
-
-using ir::Layout;
 
 // f(logical element, physical element) for every element of [N, C, spatial...].
 template <class F>
@@ -26,9 +24,9 @@ void each(const Dims& dims, const Layout& layout, F&& f) {
 
 Tensor to_physical(const Tensor& plain, const Layout& layout) {
   if (layout.is_plain()) return plain;
-  ir::Type type = ir::Type::tensor(plain.dtype(), to_shape(plain.dims()));
+  Type type = Type::tensor(plain.dtype(), to_shape(plain.dims()));
   type.layout = layout;
-  auto bytes = std::make_shared<Tensor>(Tensor::zeros(DType::u8, {ir::physical_bytes(type, plain.dims())}));
+  auto bytes = std::make_shared<Tensor>(Tensor::zeros(DType::u8, {physical_bytes(type, plain.dims())}));
   auto to = static_cast<char*>(bytes->mutable_data());
   auto from = static_cast<const char*>(plain.data());
   auto size = static_cast<int64_t>(bits(plain.dtype()) / 8);
@@ -52,4 +50,4 @@ Tensor from_physical(const Tensor& physical, DType dtype, const Dims& dims, cons
   return out;
 }
 
-}  // namespace pelton::cli
+}  // namespace pelton::ir

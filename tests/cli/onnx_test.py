@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ONNX models through the command line: compile, run, verify, conform; files that are damaged."""
+import json
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from conftest import ROOT, assert_error
+
+RNG = np.random.default_rng(5)
+W1, W2 = (RNG.standard_normal(shape).astype(np.float32) for shape in ((8, 16), (16, 3)))
+
+
+def softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def mlp():
+    nodes = [helper.make_node("MatMul", ["x", "w1"], ["h"], name="fc1"), helper.make_node("Relu", ["h"], ["r"], name="act"),
+             helper.make_node("MatMul", ["r", "w2"], ["l"], name="fc2"), helper.make_node("Softmax", ["l"], ["y"], name="sm")]
+    graph = helper.make_graph(nodes, "mlp", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 8])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 3])],
+                              [numpy_helper.from_array(W1, "w1"), numpy_helper.from_array(W2, "w2")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.fixture
+def model(tmp_path):
+    (tmp_path / "mlp.onnx").write_bytes(mlp().SerializeToString())
+    x = RNG.standard_normal((4, 8)).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    return softmax(np.maximum(x @ W1, 0) @ W2)
+
+
+def test_model_and_plan_agree_with_the_definition(pelton, model, tmp_path):
+    assert pelton("compile", "mlp.onnx", "-o", "mlp.pelton").code == 0
+    for file in ("mlp.onnx", "mlp.pelton"):
+        assert pelton("run", file, "--input", "x=x.npy", "--output-dir", "out").code == 0
+        np.testing.assert_allclose(np.load(tmp_path / "out/y.npy"), model, rtol=1e-4, atol=1e-6)
+        assert pelton("verify", file, "--input", "x=x.npy").code == 0
+    info = pelton("inspect", "mlp.onnx", "--json").json()
+    assert info["format"] == "onnx" and info["parameters"] == W1.size + W2.size
+    assert info["inputs"][0]["shape"] == ["N", 8]
+
+
+def test_shapes(pelton, model):
+    assert pelton("compile", "mlp.onnx", "--shape", "x=2x8", "-o", "fixed.pelton").code == 0
+    assert_error(pelton("run", "fixed.pelton", "--input", "x=x.npy"), 1, "input 'x'", "expected size 2")
+    assert pelton("compile", "mlp.onnx", "--shape", "x=1:4:8x8", "-o", "range.pelton").code == 0
+    assert pelton("run", "range.pelton", "--input", "x=x.npy").code == 0
+    assert_error(pelton("bench", "range.pelton", "--shape", "x=9x8", "--iterations", "10"), 1, "9", "range 1 to 8")
+    assert pelton("bench", "range.pelton", "--batch", "3", "--iterations", "10", "--json").json()["shapes"] == {"x": [3, 8]}
+    assert_error(pelton("compile", "mlp.onnx", "--shape", "q=1x8"), 1, "'q'", "x")
+
+
+def test_damaged_models(pelton, model, tmp_path):
+    good = (tmp_path / "mlp.onnx").read_bytes()
+    (tmp_path / "short.onnx").write_bytes(good[:len(good) // 2])
+    assert_error(pelton("inspect", "short.onnx"), 1, "short.onnx")
+    (tmp_path / "noise.onnx").write_bytes(bytes(RNG.integers(0, 256, 4096, dtype=np.uint8)))
+    assert_error(pelton("inspect", "noise.onnx"), 1, "noise.onnx")
+    bad = mlp()
+    bad.graph.node[1].op_type = "Relux"
+    (tmp_path / "op.onnx").write_bytes(bad.SerializeToString())
+    assert_error(pelton("compile", "op.onnx"), 1, "op.onnx", "Relux")
+
+
+def write_case(folder, wrong):
+    data = folder / "test_data_set_0"
+    data.mkdir(parents=True)
+    (folder / "model.onnx").write_bytes(mlp().SerializeToString())
+    x = RNG.standard_normal((2, 8)).astype(np.float32)
+    y = softmax(np.maximum(x @ W1, 0) @ W2) + (0.25 if wrong else 0)
+    for name, value in (("input_0", x), ("output_0", y)):
+        (data / f"{name}.pb").write_bytes(numpy_helper.from_array(value.astype(np.float32)).SerializeToString())
+
+
+@pytest.mark.parametrize("path", ["reference", "optimised"])
+def test_conform(pelton, tmp_path, path):
+    write_case(tmp_path / "cases/test_right", False)
+    write_case(tmp_path / "cases/test_wrong", True)
+    result = pelton("conform", "cases", "--path", path)
+    assert result.code == 1
+    *failures, last = result.out.splitlines()
+    assert last == "1 passed, 1 failed, 0 skipped"
+    assert len(failures) == 1 and "test_wrong" in failures[0] and "'y'" in failures[0]
+    lines = [json.loads(line) for line in pelton("conform", "cases/test_right", "--path", path, "--json").out.splitlines()]
+    assert lines[-1] == {"final": True, "passed": 1, "failed": 0, "skipped": 0}
+    assert pelton("conform", "cases/test_right").code == 0
+    assert_error(pelton("conform", "absent"), 1, "absent")
+
+
+MODELS = ROOT.parent / "shared/real/models"
+
+
+@pytest.mark.skipif(not MODELS.is_dir(), reason="../shared/real is absent")
+@pytest.mark.parametrize("file", sorted(MODELS.rglob("*.onnx")) if MODELS.is_dir() else [], ids=lambda p: p.stem)
+def test_real_models_run_what_inspect_says(pelton, file, tmp_path):
+    plan = pelton("compile", file, "-o", "m.pelton", "--json")
+    if "negative" in file.parts:
+        assert_error(plan, 1, file.name)
+        return
+    assert plan.code == 0, plan.err
+    support = pelton("inspect", "m.pelton", "--support", "--json").json()["support"]
+    expected = {(s["node"], s["implementation"]) for s in support}
+    report = pelton("bench", "m.pelton", "--iterations", "10", "--warm-up", "0", "--layers", "--json")
+    assert report.code == 0, report.err
+    layers = report.json()["layers"]
+    assert {(layer["node"], layer["implementation"]) for layer in layers} <= expected
+    top = [s for s in support if s["depth"] == 0 and s["implementation"] != "none"]
+    assert len([1 for s in top if s["implementation"] == "reference"]) == plan.json()["reference_nodes"]
