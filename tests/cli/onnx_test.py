@@ -104,10 +104,22 @@ def test_real_models_run_what_inspect_says(pelton, file, tmp_path):
         return
     assert plan.code == 0, plan.err
     support = pelton("inspect", "m.pelton", "--support", "--json").json()["support"]
-    expected = {(s["node"], s["implementation"]) for s in support}
-    report = pelton("bench", "m.pelton", "--iterations", "10", "--warm-up", "0", "--layers", "--json")
-    assert report.code == 0, report.err
-    layers = report.json()["layers"]
-    assert {(layer["node"], layer["implementation"]) for layer in layers} <= expected
-    top = [s for s in support if s["depth"] == 0 and s["implementation"] != "none"]
-    assert len([1 for s in top if s["implementation"] == "reference"]) == plan.json()["reference_nodes"]
+    inputs = []
+    for i in json.loads(file.with_suffix(".golden.json").read_text())["runs"][0]["inputs"]:
+        gen, name = i["gen"], f"input{len(inputs)}.npy"
+        if "const" in gen:
+            value = np.full(i["shape"], gen["const"])
+        elif "arange_last_axis_from" in gen:
+            value = np.broadcast_to(gen["arange_last_axis_from"] + np.arange(i["shape"][-1]), i["shape"])
+        elif "int_lo" in gen:
+            value = RNG.integers(gen["int_lo"], gen["int_hi"] + 1, i["shape"])
+        else:
+            value = RNG.uniform(gen["lo"], gen["hi"], i["shape"])
+        np.save(tmp_path / name, np.asarray(value).astype(i["dtype"]))
+        inputs += ["--input", f"{i['name']}={name}"]
+    result = pelton("run", "m.pelton", *inputs, "--trace", "trace.json", "--json")
+    assert result.code == 0, result.err
+    ran = [(r["node"], r["implementation"]) for r in result.json()["ran"] if r["depth"] == 0]
+    assert ran == [(s["node"], s["implementation"]) for s in support
+                   if s["depth"] == 0 and s["implementation"] != "none"]
+    assert sum(implementation == "reference" for _, implementation in ran) == plan.json()["reference_nodes"]
