@@ -128,5 +128,6 @@ with np.errstate(all="ignore"):
     c.case("f8", "cast", [array([1.0625, 500, -0.3])], array([1, 448, -0.3], "f8e4m3fn"), to=DType("f8e4m3fn"))
     c.case("i4", "cast", [array([-8, 7], "i4")], array([-8, 7]), to=DType("f32"))
 c.case("bits", "bitcast", [array([1.0, -2.0])], np.array([1.0, -2.0], np.float32).view(np.int32), to=DType("i32"))
+c.refused("C1", "usage", ["cannot round 'half'"], "cast", ["f32[2]"], to=DType("f8e8m0"), round="half")
 c.refused("C1", "bad_type", ["bitcast"], "bitcast", ["f32[2]"], to=DType("i64"))
 c.write()
