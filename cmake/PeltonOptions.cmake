@@ -27,7 +27,12 @@ find_program(PELTON_CCACHE ccache)
 if(PELTON_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${PELTON_CCACHE})
 endif()
+# g++ leaves empty unwind entries in front of cold parts, and lld 14 keeps the empty one of two at an address: an
+# exception that passes such a part ends the process. gold and the default linker keep both; clang makes no such parts.
 find_program(PELTON_LLD ld.lld)
-if(PELTON_LLD)
+find_program(PELTON_GOLD ld.gold)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND PELTON_LLD)
   add_link_options(-fuse-ld=lld)
+elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND PELTON_GOLD)
+  add_link_options(-fuse-ld=gold)
 endif()

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -205,6 +206,8 @@ std::string run_case(const Case& one, const RunGraph& run, const CaseOptions& op
     return sets ? "" : "the case has no data";
   } catch (const Error& e) {
     return e.what();
+  } catch (const std::bad_alloc&) {
+    return "not enough memory";
   }
 }
 

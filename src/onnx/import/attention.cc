@@ -36,7 +36,7 @@ void attention(NodeContext& c) {
     call.k = concat(c, {c.in(4), call.k}, 2);
     call.v = concat(c, {c.in(5), call.v}, 2);
   }
-  Dim keys = c.b.shape(call.k)[2], queries = c.b.shape(call.q)[2];
+  Dim keys = c.b.shape(call.k).at(2), queries = c.b.shape(call.q).at(2);
   if (c.has(3)) call.mask = widened_mask(c, c.in(3), keys);
   if (c.has(6)) {
     ValueId valid = c.b.reshape(c.b.cast(c.in(6), DType::i64), {c.b.shape(c.in(6)).at(0), 1, 1, 1});
@@ -94,9 +94,9 @@ std::shared_ptr<ir::Graph> linear_body(NodeContext& c, const std::vector<ir::Typ
   state = b.add(state, b.matmul(k, update));
   // q[N,G*times,D] to [N,G,times,D]; all query heads of a key head read the same state.
   const Shape ks = b.shape(in[2]), vs = b.shape(in[3]);
-  ValueId grouped = b.reshape(q, {ks[0], ks[1], step.times, ks[2]});
+  ValueId grouped = b.reshape(q, {ks.at(0), ks.at(1), step.times, ks.at(2)});
   ValueId y = b.mul(b.matmul(grouped, state), b.like(state, step.scale));
-  build.graph.outputs = {state, b.reshape(y, {ks[0], ks[1] * step.times, vs[2]})};
+  build.graph.outputs = {state, b.reshape(y, {ks.at(0), ks.at(1) * step.times, vs.at(2)})};
   return std::make_shared<ir::Graph>(std::move(build.graph));
 }
 
@@ -112,13 +112,14 @@ void linear_attention(NodeContext& c) {
   // [N,T,heads*D] to [N,T,heads,D], in f32
   auto unpack = [&](ValueId x, int64_t n) {
     const Shape s = c.b.shape(x);
-    return c.b.reshape(c.b.cast(x, at_least_f32(t)), {s[0], s[1], n, Dim::floor_div(s[2], n)});
+    return c.b.reshape(c.b.cast(x, at_least_f32(t)), {s.at(0), s.at(1), n, Dim::floor_div(s.at(2), n)});
   };
   ValueId q = unpack(c.in(0), heads), k = unpack(c.in(1), kv_heads), v = unpack(c.in(2), kv_heads);
   const Shape ks = c.b.shape(k), vs = c.b.shape(v);
-  if (step.scale == 0) step.scale = 1 / std::sqrt(static_cast<double>(c.need_const(ks[3], "the head size")));
-  ValueId state =
-      c.has(3) ? c.b.cast(c.in(3), c.b.dtype(q)) : zeros(c, c.b.dtype(q), {ks[0], kv_heads, ks[3], vs[3]});
+  if (step.scale == 0)
+    step.scale = 1 / std::sqrt(static_cast<double>(c.need_const(ks.at(3), "the head size")));
+  ValueId state = c.has(3) ? c.b.cast(c.in(3), c.b.dtype(q))
+                           : zeros(c, c.b.dtype(q), {ks.at(0), kv_heads, ks.at(3), vs.at(3)});
   std::vector<ValueId> inputs{state, q, k, v};
   auto gate = [&](size_t i) {  // [N,T,G*D], [N,T,G] or [N,T,1] to [N,T,G,D or 1]
     ValueId x = c.in(i);
@@ -143,7 +144,7 @@ void linear_attention(NodeContext& c) {
                     {"out_reverse", Ints{0}}},
                    2);
   const Shape ys = c.b.shape(y[1]);
-  c.out(0, c.b.cast(c.b.reshape(y[1], {ys[0], ys[1], ys[2] * ys[3]}), t));
+  c.out(0, c.b.cast(c.b.reshape(y[1], {ys.at(0), ys.at(1), ys.at(2) * ys.at(3)}), t));
   c.out(1, c.b.cast(y[0], state_type));
 }
 

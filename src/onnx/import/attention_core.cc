@@ -11,18 +11,19 @@ ValueId split_heads(NodeContext& c, ValueId x, int64_t heads) {
   const Shape s = c.b.shape(x);
   if (s.size() != 3 || heads < 1)
     c.refuse(ErrorCode::bad_shape, cat("cannot split ", c.b.type(x).str(), " into ", heads, " heads"));
-  return c.b.transpose(c.b.reshape(x, {s[0], s[1], heads, Dim::floor_div(s[2], heads)}), {0, 2, 1, 3});
+  return c.b.transpose(c.b.reshape(x, {s.at(0), s.at(1), heads, Dim::floor_div(s.at(2), heads)}),
+                       {0, 2, 1, 3});
 }
 ValueId merge_heads(NodeContext& c, ValueId x) {
   const Shape s = c.b.shape(x);
-  return c.b.reshape(c.b.transpose(x, {0, 2, 1, 3}), {s[0], s[2], s[1] * s[3]});
+  return c.b.reshape(c.b.transpose(x, {0, 2, 1, 3}), {s.at(0), s.at(2), s.at(1) * s.at(3)});
 }
 ValueId repeat_heads(NodeContext& c, ValueId x, int64_t times) {
   if (times == 1) return x;
   const Shape s = c.b.shape(x);
-  ValueId wide =
-      c.b.broadcast_to(c.b.reshape(x, {s[0], s[1], 1, s[2], s[3]}), {s[0], s[1], times, s[2], s[3]});
-  return c.b.reshape(wide, {s[0], s[1] * times, s[2], s[3]});
+  ValueId wide = c.b.broadcast_to(c.b.reshape(x, {s.at(0), s.at(1), 1, s.at(2), s.at(3)}),
+                                  {s.at(0), s.at(1), times, s.at(2), s.at(3)});
+  return c.b.reshape(wide, {s.at(0), s.at(1) * times, s.at(2), s.at(3)});
 }
 
 ValueId positions(NodeContext& c, const Dim& count, size_t axis) {
@@ -64,7 +65,7 @@ AttentionResult attend(NodeContext& c, const AttentionCall& call, Scores scores)
   if (qs.size() != 4 || ks.size() != 4)
     c.refuse(ErrorCode::bad_shape,
              cat("attends with ", c.b.type(call.q).str(), " to ", c.b.type(call.k).str()));
-  ValueId allowed = allowed_by_position(c, call, qs[2], ks[2]);
+  ValueId allowed = allowed_by_position(c, call, qs.at(2), ks.at(2));
   ValueId mask = both_masks(c, call.mask, allowed);
   DType t = c.b.dtype(call.q);
   if (scores == Scores::none && at_least_f32(t) == call.softmax_type) {
@@ -75,9 +76,11 @@ AttentionResult attend(NodeContext& c, const AttentionCall& call, Scores scores)
     if (mask) inputs.push_back(mask);
     return {c.b.op("attention", inputs, std::move(attrs)), {}};
   }
-  int64_t times = c.need_const(qs[1], "the number of heads") / c.need_const(ks[1], "the number of key heads");
-  double scale =
-      call.scale != 0 ? call.scale : 1 / std::sqrt(static_cast<double>(c.need_const(qs[3], "the head size")));
+  int64_t times =
+      c.need_const(qs.at(1), "the number of heads") / c.need_const(ks.at(1), "the number of key heads");
+  double scale = call.scale != 0
+                     ? call.scale
+                     : 1 / std::sqrt(static_cast<double>(c.need_const(qs.at(3), "the head size")));
   ValueId k = repeat_heads(c, call.k, times), v = repeat_heads(c, call.v, times);
   ValueId root = c.b.like(call.q, std::sqrt(scale));
   ValueId s = c.b.op("matmul", {c.b.mul(call.q, root), c.b.mul(k, root)}, {{"transpose_b", true}});

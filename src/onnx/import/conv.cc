@@ -104,7 +104,7 @@ void causal_conv(NodeContext& c) {
   const Shape shape = c.b.shape(x);
   int64_t channels = c.need_const(shape.at(1), "the number of channels");
   int64_t carry = c.need_const(c.b.shape(w).at(2), "the filter size") - 1;
-  ValueId past = c.has(3) ? c.in(3) : zeros(c, c.b.dtype(x), {shape[0], channels, carry});
+  ValueId past = c.has(3) ? c.in(3) : zeros(c, c.b.dtype(x), {shape.at(0), channels, carry});
   ValueId all = concat(c, {past, x}, 2);
   std::vector<ValueId> inputs{all, w};
   if (c.has(2)) inputs.push_back(c.in(2));
@@ -120,7 +120,7 @@ void causal_conv(NodeContext& c) {
   else if (activation != "none")
     c.refuse(ErrorCode::bad_format, cat("activation \"", activation, "\" is not known"));
   c.out(0, y);
-  if (c.wants(1)) c.out(1, slice_axis(c, all, 2, shape[2], carry));
+  if (c.wants(1)) c.out(1, slice_axis(c, all, 2, shape.at(2), carry));
 }
 
 }  // namespace

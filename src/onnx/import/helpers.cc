@@ -21,6 +21,8 @@ Ints axes_of(NodeContext& c, size_t i, int64_t input_since, std::string_view att
 
 ValueId flatten_at(NodeContext& c, ValueId x, int64_t axis) {
   const Shape shape = c.b.shape(x);
+  if (axis < 0 || axis > static_cast<int64_t>(shape.size()))
+    c.refuse(ErrorCode::bad_shape, cat("cannot split ", c.b.type(x).str(), " at axis ", axis));
   auto split = shape.begin() + axis;
   return c.b.reshape(x,
                      {element_count(Shape(shape.begin(), split)), element_count(Shape(split, shape.end()))});
@@ -43,7 +45,7 @@ std::vector<ValueId> split_axis(NodeContext& c, ValueId x, int64_t axis, const S
 
 ValueId per_channel(NodeContext& c, ValueId v, int64_t rank) {
   Shape shape(static_cast<size_t>(rank), Dim(1));
-  shape[1] = element_count(c.b.shape(v));
+  shape.at(1) = element_count(c.b.shape(v));
   return c.b.reshape(v, shape);
 }
 

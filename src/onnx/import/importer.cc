@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <set>
+#include <stdexcept>
 
 #include "ir/infer.h"
 #include "onnx/import/table.h"
@@ -185,7 +186,11 @@ void Importer::import_node(const NodeView& node, Scope& scope) {
                        near.empty() ? "a plug-in can add it"
                                     : cat("the nearest is ", near, "; a plug-in can add others"));
       }
-      fn(context);
+      try {
+        fn(context);
+      } catch (const std::out_of_range&) {  // an entry of a shape or list that is too short
+        context.refuse(ErrorCode::bad_shape, "an input has too few dimensions, or a list too few entries");
+      }
     }
     for (std::string_view name : node.outputs)
       if (!name.empty() && !scope.find(name))

@@ -12,6 +12,9 @@ ValueId nll(NodeContext& c, ValueId log_p, ValueId labels, ValueId weights) {
   if (reduction != "none" && reduction != "sum" && reduction != "mean")
     c.refuse(ErrorCode::bad_format, cat("reduction \"", reduction, "\" is not known"));
   DType t = c.b.dtype(log_p);
+  if (c.b.rank(log_p) != c.b.rank(labels) + 1 || c.b.rank(labels) < 1)
+    c.refuse(ErrorCode::bad_shape,
+             cat("has labels ", c.b.type(labels).str(), " for ", c.b.type(log_p).str()));
   labels = c.b.cast(labels, DType::i64);
   ValueId counts;  // weight of each label; none: all 1
   ValueId safe = labels;

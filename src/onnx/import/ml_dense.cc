@@ -82,7 +82,7 @@ void imputer(NodeContext& c) {
     missing = c.b.op("eq", {x, c.b.like(x, static_cast<double>(c.get_int("replaced_value_int64", 0)))});
     value = c.b.cast(c.b.ints(c.get_ints("imputed_value_int64s")), c.b.dtype(x));
   }
-  if (c.b.shape(value)[0] == Dim(1)) value = c.b.reshape(value, {});
+  if (c.b.shape(value).at(0) == Dim(1)) value = c.b.reshape(value, {});
   c.out(0, c.b.select(missing, value, x));
 }
 

@@ -75,7 +75,7 @@ void embed_layer_norm(NodeContext& c) {
   if (c.wants(1)) {
     // Keys in use of each sequence: the sum of its mask.
     c.out(1, c.has(7) ? c.b.cast(reduce(c, "reduce_sum", c.in(7), {1}, false), DType::i32)
-                      : filled(c, DType::i32, {s[0]}, 0));
+                      : filled(c, DType::i32, {s.at(0)}, 0));
   }
   c.out(2, sum);
 }
@@ -85,9 +85,9 @@ ValueId key_mask(NodeContext& c, ValueId mask, const Dim& keys) {
   int64_t rank = c.b.rank(mask);
   const Shape s = c.b.shape(mask);
   ValueId wide = c.b.cast(mask, DType::i64);
-  if (rank == 1) return c.b.op("lt", {positions(c, keys, 3), c.b.reshape(wide, {s[0], 1, 1, 1})});
+  if (rank == 1) return c.b.op("lt", {positions(c, keys, 3), c.b.reshape(wide, {s.at(0), 1, 1, 1})});
   ValueId on = c.b.op("ne", {wide, c.b.scalar(DType::i64, 0)});
-  if (rank == 2) return c.b.reshape(on, {s[0], 1, 1, s[1]});
+  if (rank == 2) return c.b.reshape(on, {s.at(0), 1, 1, s.at(1)});
   if (rank == 3) return c.b.unsqueeze(on, {1});
   return on;
 }
@@ -116,13 +116,13 @@ void attention(NodeContext& c) {
   call.q = split_heads(c, parts.at(0), heads);
   call.k = split_heads(c, parts.at(1), heads);
   call.v = split_heads(c, parts.at(2), heads);
-  Dim fresh = s[1], past = 0;
+  Dim fresh = s.at(1), past = 0;
   if (c.has(4)) {
     ValueId old = c.in(4);
     const Shape os = c.b.shape(old);
     past = os.at(3);
     auto halves = split_axis(c, old, 0, {1, 1});
-    auto drop = [&](ValueId v) { return c.b.reshape(v, {os[1], os[2], os[3], os[4]}); };
+    auto drop = [&](ValueId v) { return c.b.reshape(v, {os.at(1), os.at(2), os.at(3), os.at(4)}); };
     call.k = concat(c, {drop(halves[0]), call.k}, 2);
     call.v = concat(c, {drop(halves[1]), call.v}, 2);
   }
@@ -150,7 +150,7 @@ void multi_head_attention(NodeContext& c) {
     c.refuse(ErrorCode::unsupported_op, "packed queries, keys and values are not supported");
   bool ready = c.b.rank(k) == 4;  // keys of cross attention, already split
   if (bias) {
-    Dim qw = c.b.shape(q)[2], vw = ready ? qw : c.b.shape(v)[2];
+    Dim qw = c.b.shape(q).at(2), vw = ready ? qw : c.b.shape(v).at(2);
     auto parts = split_axis(c, bias, 0, {qw, qw, vw});
     q = c.b.add(q, parts[0]);
     if (!ready) k = c.b.add(k, parts[1]), v = c.b.add(v, parts[2]);
@@ -164,7 +164,7 @@ void multi_head_attention(NodeContext& c) {
     call.v = concat(c, {c.in(7), call.v}, 2);
   }
   DType t = c.b.dtype(q);
-  if (c.has(4)) call.mask = as_added(c, key_mask(c, c.in(4), c.b.shape(call.k)[2]), t);
+  if (c.has(4)) call.mask = as_added(c, key_mask(c, c.in(4), c.b.shape(call.k).at(2)), t);
   if (c.has(5)) call.mask = call.mask ? c.b.add(call.mask, c.in(5)) : c.in(5);
   call.scale = c.get_real("scale", 0);
   call.causal = c.get_int("unidirectional", 0) != 0;
@@ -194,9 +194,9 @@ void group_query_attention(NodeContext& c) {
   Dim past = c.has(3) ? c.b.shape(c.in(3)).at(2) : Dim(0);
   if (c.get_int("do_rotary", 0)) {
     ValueId at = c.has(9) ? c.b.cast(c.in(9), DType::i64)
-                          : c.b.broadcast_to(
-                                c.b.add(c.b.reshape(positions(c, s[1], 3), {1, s[1]}), as_scalar(c, past)),
-                                {s[0], s[1]});
+                          : c.b.broadcast_to(c.b.add(c.b.reshape(positions(c, s.at(1), 3), {1, s.at(1)}),
+                                                     as_scalar(c, past)),
+                                             {s.at(0), s.at(1)});
     bool interleaved = c.get_int("rotary_interleaved", 0) != 0;
     call.q = rotated(c, call.q, c.in(7), c.in(8), at, interleaved);
     call.k = rotated(c, call.k, c.in(7), c.in(8), at, interleaved);
@@ -209,8 +209,8 @@ void group_query_attention(NodeContext& c) {
   call.causal = true;
   int64_t window = c.get_int("local_window_size", -1);
   call.left = window > 0 ? window - 1 : -1;
-  Dim keys = past + s[1];
-  ValueId valid = c.b.reshape(c.b.cast(c.in(5), DType::i64), {s[0], 1, 1, 1});
+  Dim keys = past + s.at(1);
+  ValueId valid = c.b.reshape(c.b.cast(c.in(5), DType::i64), {s.at(0), 1, 1, 1});
   call.mask = c.b.op("le", {positions(c, keys, 3), valid});
   if (c.has(10)) call.mask = both_masks(c, c.in(10), call.mask);
   call.scale = c.get_real("scale", 0);
@@ -225,14 +225,14 @@ void rotary(NodeContext& c) {
   ValueId x = c.in(0), at = c.b.cast(c.in(1), DType::i64), cos = c.in(2), sin = c.in(3);
   bool flat = c.b.rank(x) == 3;
   const Shape s = c.b.shape(x);
-  Dim length = flat ? s[1] : s.at(2);
+  Dim length = flat ? s.at(1) : s.at(2);
   int64_t heads = c.get_int("num_heads", 0), dims = c.get_int("rotary_embedding_dim", 0);
   if (flat && heads == 0)
-    heads = c.need_const(s[2], "the width") / (2 * c.need_const(c.b.shape(cos).at(1), "the rotary size"));
+    heads = c.need_const(s.at(2), "the width") / (2 * c.need_const(c.b.shape(cos).at(1), "the rotary size"));
   if (c.b.rank(at) == 1) {
     ValueId line =
         c.b.op("iota", {}, {{"dims", Shape{1, length}}, {"axis", int64_t{1}}, {"dtype", DType::i64}});
-    at = c.b.broadcast_to(c.b.add(line, to_scalar(c, at)), {s[0], length});
+    at = c.b.broadcast_to(c.b.add(line, to_scalar(c, at)), {s.at(0), length});
   }
   c.out(0, c.b.op("rotary", {x, cos, sin, at},
                   {{"interleaved", c.get_int("interleaved", 0) != 0},

@@ -212,7 +212,7 @@ void eye_like(NodeContext& c) {
   auto line = [&](Shape dims, int64_t axis) {
     return c.b.op("iota", {}, {{"dims", dims}, {"axis", axis}, {"dtype", DType::i64}});
   };
-  ValueId row = line({shape[0], 1}, 0), column = line({1, shape[1]}, 1);
+  ValueId row = line({shape.at(0), 1}, 0), column = line({1, shape.at(1)}, 1);
   ValueId diagonal = c.b.add(row, c.b.scalar(DType::i64, static_cast<double>(c.get_int("k", 0))));
   c.out(0, c.b.cast(c.b.op("eq", {diagonal, column}), c.get_dtype("dtype", c.b.dtype(x))));
 }

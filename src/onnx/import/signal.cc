@@ -34,7 +34,7 @@ void stft(NodeContext& c) {
                           : shape.at(1);
   int64_t frame = c.need_const(length, "the frame length");
   if (step < 1 || frame < 1) c.refuse(ErrorCode::bad_shape, cat("has frames of ", frame, " every ", step));
-  Dim count = Dim::floor_div(shape[1] - frame, step) + 1;
+  Dim count = Dim::floor_div(shape.at(1) - frame, step) + 1;
   auto line = [&](Shape dims, int64_t axis) {
     return c.b.op("iota", {}, {{"dims", dims}, {"axis", axis}, {"dtype", DType::i64}});
   };

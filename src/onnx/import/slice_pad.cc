@@ -32,7 +32,7 @@ void slice(NodeContext& c) {
   size_t count = starts ? starts->size() : 0;
   if (!axes) {
     axes = Ints(starts ? count
-                       : static_cast<size_t>(c.need_const(c.b.shape(c.in(1))[0], "the number of starts")));
+                       : static_cast<size_t>(c.need_const(c.b.shape(c.in(1)).at(0), "the number of starts")));
     std::iota(axes->begin(), axes->end(), 0);
   }
   for (int64_t& a : *axes) a = c.axis(a, rank);
@@ -136,7 +136,7 @@ Blocks blocks(NodeContext& c) {
   std::string mode = c.get_text("mode", "DCR");
   if (mode != "DCR" && mode != "CRD")
     c.refuse(ErrorCode::bad_format, cat("mode \"", mode, "\" is neither DCR nor CRD"));
-  return {x, shape[0], shape[1], shape[2], shape[3], size, mode == "CRD"};
+  return {x, shape.at(0), shape.at(1), shape.at(2), shape.at(3), size, mode == "CRD"};
 }
 
 void depth_to_space(NodeContext& c) {

@@ -9,7 +9,8 @@ namespace pelton::onnx {
 namespace {
 
 void string_concat(NodeContext& c) {
-  c.out(0, c.b.op("string_concat", {c.in(0), c.in(1)}));
+  ValueId left = c.in(0), right = c.in(1);
+  c.out(0, c.b.op("string_concat", {left, right}));
 }
 
 void string_split(NodeContext& c) {
