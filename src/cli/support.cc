@@ -22,8 +22,9 @@ device::Target Globals::target() const {
 }
 
 void print_line(std::string_view line) {
-  bool written =
-      std::fwrite(line.data(), 1, line.size(), stdout) == line.size() && std::fputc('\n', stdout) != EOF;
+  // Flushed, so that a reader of a long run sees each line when it is written.
+  bool written = std::fwrite(line.data(), 1, line.size(), stdout) == line.size() &&
+                 std::fputc('\n', stdout) != EOF && std::fflush(stdout) == 0;
   if (!written) fail(ErrorCode::io, "standard output cannot be written");
 }
 

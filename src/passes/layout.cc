@@ -19,7 +19,7 @@ class Assign {
 
   bool run() {
     for (NodeId id : std::vector<NodeId>(g_.order())) {
-      const Node& n = g_[id];
+      const Node n = g_[id];  // a copy: inserting conversions moves the nodes
       bool anchor = (n.is("conv") || n.is("conv_transpose")) && g_.type(n.outputs[0]).rank() >= 4;
       bool meets = false;
       for (ValueId v : n.inputs) meets |= v && converted(v);
@@ -44,7 +44,7 @@ class Assign {
   // Sets the layouts of the node's full-rank inputs (and results, if asked) and keeps them if a kernel
   // agrees.
   bool try_node(NodeId id, bool results) {
-    const Node& n = g_[id];
+    const Node n = g_[id];  // a copy: inserting conversions moves the nodes
     if (!context_.oracle || n.op->family == Family::control || n.op->family == Family::shape) {
       if (!n.is("concat") && !n.is("pad")) return false;
     }

@@ -12,8 +12,7 @@
  * - Plans may be used by any number of threads at once; a context by one thread at a time, except
  *   pelton_context_cancel.
  */
-#ifndef PELTON_C_PELTON_H_
-#define PELTON_C_PELTON_H_
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -230,5 +229,3 @@ PELTON_API void pelton_set_log(pelton_log_sink sink, void* user, int32_t level);
 #ifdef __cplusplus
 }
 #endif
-
-#endif /* PELTON_C_PELTON_H_ */

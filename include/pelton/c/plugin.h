@@ -6,8 +6,7 @@
  *
  * Functions return 0, or anything else after writing a line of text for people to `message`.
  */
-#ifndef PELTON_C_PLUGIN_H_
-#define PELTON_C_PLUGIN_H_
+#pragma once
 
 #include "pelton/c/pelton.h"
 
@@ -85,5 +84,3 @@ PELTON_API const pelton_plugin* pelton_plugin_table(void);
 #ifdef __cplusplus
 }
 #endif
-
-#endif /* PELTON_C_PLUGIN_H_ */

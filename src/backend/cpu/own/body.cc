@@ -215,6 +215,16 @@ class BodyKernel final : public Kernel {
 std::string refuse(const ir::Graph& graph, ir::NodeId node, const device::Target& target) {
   const ir::Graph& body = graph[node].get_graph("body");
   if (!body.slots.empty()) return "the body has state";
+  // The parts read and write the layouts of the body's own types.
+  auto other_layout = [&](ir::ValueId outer, ir::ValueId inner) {
+    return outer && graph.type(outer).layout != body.type(inner).layout;
+  };
+  for (size_t i = 0; i < body.inputs.size(); ++i)
+    if (ir::ValueId v = graph[node].inputs[i]; other_layout(v, body.inputs[i]))
+      return cat("takes ", graph.type(v).str(), ", the body ", body.type(body.inputs[i]).str());
+  for (size_t i = 0; i < body.outputs.size(); ++i)
+    if (ir::ValueId v = graph[node].outputs[i]; other_layout(v, body.outputs[i]))
+      return cat("yields ", graph.type(v).str(), ", the body ", body.type(body.outputs[i]).str());
   for (ir::NodeId id : body.order()) {
     const ir::Node& n = body[id];
     if (n.is("constant") || is_view(n)) continue;

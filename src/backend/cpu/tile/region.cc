@@ -65,6 +65,7 @@ class Analyser {
       if (v && !fits(v)) return false;
     for (ir::ValueId v : n.outputs)
       if (!fits(v)) return false;
+    if (n.op->scalar && !n.is("select") && !scalar_fits(id)) return false;
     const Role role = cpu::role(n);
     const bool f32_only =
         role == Role::row_norm || role == Role::reduce || n.op->family != ir::Family::pointwise;
@@ -75,6 +76,23 @@ class Analyser {
         return false;
       }
     return true;
+  }
+  // Operands of one type, for which the op has a scalar function.
+  bool scalar_fits(ir::NodeId id) {
+    const ir::Node& n = g_[id];
+    const DType dtype = g_.type(n.inputs[0]).dtype;
+    const ir::ScalarDef& def = *n.op->scalar;
+    for (ir::ValueId v : n.inputs)
+      if (v && lane_of(g_.type(v).dtype) != lane_of(dtype)) {
+        refuse(id, cat("mixes ", name(dtype), " and ", name(g_.type(v).dtype)));
+        return false;
+      }
+    const bool has = is_float(dtype)           ? def.real != nullptr
+                     : dtype == DType::boolean ? def.boolean != nullptr
+                     : is_unsigned_int(dtype)  ? def.uint != nullptr
+                                               : def.sint != nullptr;
+    if (!has) refuse(id, cat("has no function of ", name(dtype)));
+    return has;
   }
   const Place& of(ir::ValueId v) const { return a_.places[v.index]; }
   void set(ir::ValueId v, Place::Kind kind) { a_.places[v.index] = {kind, g_.type(v).shape}; }
