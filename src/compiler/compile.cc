@@ -19,6 +19,7 @@
 #include "passes/precision.h"
 #include "passes/rewrite.h"
 #include "passes/simplify.h"
+#include "passes/static_shape.h"
 
 namespace pelton::compiler {
 
@@ -26,7 +27,7 @@ using ir::Graph;
 
 namespace {
 
-constexpr const char* kPasses[] = {"specialise", "fold",      "simplify",  "movement", "cse",    "composites",
+constexpr const char* kPasses[] = {"specialise", "fold", "static_shape",      "simplify",  "movement", "cse",    "composites",
                                    "fold_norm",  "precision", "decompose", "layout",   "fusion", "dead_code"};
 
 class Pipeline {
@@ -95,6 +96,7 @@ runtime::Plan compile(Graph graph, const device::Target& target, const Options& 
   auto clean_up = [&] {
     for (int round = 0; round < 8; ++round) {
       bool changed = p.run("fold", [&] { return passes::fold(graph, context); });
+      changed |= p.run("static_shape", [&] { return passes::static_shape(graph, context); });
       changed |= p.run("simplify", [&] { return passes::simplify(graph, context); });
       changed |= p.run("movement", [&] { return passes::movement(graph, context); });
       changed |= p.run("cse", [&] { return passes::cse(graph, context); });
@@ -102,7 +104,7 @@ runtime::Plan compile(Graph graph, const device::Target& target, const Options& 
     }
   };
   clean_up();
-  for (const char* name : {"fold", "simplify", "movement", "cse"}) p.print(name);
+  for (const char* name : {"fold", "static_shape", "simplify", "movement", "cse"}) p.print(name);
 
   // Composites are found before anything splits or merges their parts.
   if (p.run("composites", [&] { return passes::composites(graph, context); })) clean_up();

@@ -72,18 +72,20 @@ const Tensor* InferContext::constant(size_t i) const {
 }
 
 std::optional<Contents> InferContext::contents(size_t i) const {
-  if (!has(i)) return std::nullopt;
-  if (const Tensor* t = constant(i)) {
-    if (!is_int(t->dtype()) || t->rank() > 1 || t->count() > static_cast<int64_t>(kMaxContents))
-      return std::nullopt;
-    Contents c;
-    for (int64_t v : to_ints(*t)) {
-      if (v < 0 && t->dtype() == DType::u64) return std::nullopt;  // beyond what a dim holds
-      c.emplace_back(v);
-    }
-    return c;
+  return has(i) ? known_contents(graph, node.inputs[i]) : std::nullopt;
+}
+
+std::optional<Contents> known_contents(const Graph& graph, ValueId value) {
+  const Tensor* t = graph.constant(value);
+  if (!t) return graph[value].contents;
+  if (!is_int(t->dtype()) || t->rank() > 1 || t->count() > static_cast<int64_t>(kMaxContents))
+    return std::nullopt;
+  Contents c;
+  for (int64_t v : to_ints(*t)) {
+    if (v < 0 && t->dtype() == DType::u64) return std::nullopt;  // beyond what a dim holds
+    c.emplace_back(v);
   }
-  return graph[node.inputs[i]].contents;
+  return c;
 }
 
 void InferContext::output(size_t i, Type t) {

@@ -45,6 +45,8 @@ class InferContext {
   [[noreturn]] void refuse(ErrorCode code, std::string_view constraint, std::string_view text) const;
 };
 
+// What is known of a small integer value: a constant's elements, or symbolic contents.
+std::optional<Contents> known_contents(const Graph& graph, ValueId value);
 // Checks arity and attributes, infers result types. Throws bad_type, bad_shape, usage.
 void infer(Graph& graph, NodeId node);
 // Re-infers every node in order; used after types of inputs or attributes changed.

@@ -69,7 +69,8 @@ bool fuse_epilogue(Graph& g, NodeId anchor, const char* kind, const Context& con
 }
 
 // Producers of the group's inputs join it while all their users are in it and they have the group's shape.
-std::vector<NodeId> grow(const Graph& g, NodeId seed, const Shape& shape, const Layout& layout) {
+std::vector<NodeId> grow(const Graph& g, NodeId seed, const Shape& shape, const Layout& layout,
+                         const Context& context) {
   std::set<NodeId> inside{seed};
   std::vector<NodeId> queue{seed};
   while (!queue.empty() && inside.size() < kMaxPointwise) {
@@ -82,6 +83,8 @@ std::vector<NodeId> grow(const Graph& g, NodeId seed, const Shape& shape, const 
       bool enclosed =
           std::all_of(g[v].uses.begin(), g[v].uses.end(), [&](Use u) { return inside.count(u.user) != 0; });
       if (!enclosed) continue;
+      // What only the reference runs would take the whole group there.
+      if (context.oracle && !context.oracle->refuse(g, p).empty()) continue;
       inside.insert(p);
       queue.push_back(p);
       // What was held back by an outside user may be enclosed now.
@@ -118,7 +121,8 @@ bool fusion(Graph& graph, const Context& context) {
     bool reduction = is_reduction(graph, id);
     if (!reduction && !elementwise(graph, id)) continue;
     ValueId shaped = reduction ? input(graph, id, 0) : result(graph, id);
-    std::vector<NodeId> members = grow(graph, id, graph.type(shaped).shape, graph.type(shaped).layout);
+    std::vector<NodeId> members =
+        grow(graph, id, graph.type(shaped).shape, graph.type(shaped).layout, context);
     if (members.size() < 2) continue;
     changed |= try_group(graph, members, reduction ? "reduce" : "pointwise", context);
   }
