@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Exports the benchmark models to ONNX with random weights (speed does not depend on their values).
+
+    python3 benchmarks/models/export.py OUTPUT_DIR [name ...]
+
+Needs torch, torchvision, timm and transformers; nothing is downloaded. Batch is a symbolic dimension.
+Beside NAME.onnx stands NAME.reference.npz: an input and the output of the same model in f64, the truth that both
+sides of a comparison are measured against.
+"""
+import pathlib
+import sys
+
+import numpy
+import torch
+
+
+def tv(name):
+    import torchvision
+
+    return getattr(torchvision.models, name)(weights=None)
+
+
+def timm_model(name):
+    import timm
+
+    return timm.create_model(name, pretrained=False)
+
+
+class First(torch.nn.Module):
+    """Only the first tensor of what a model returns, under a fixed set of arguments."""
+
+    def __init__(self, model, key=None, **fixed):
+        super().__init__()
+        self.model, self.key, self.fixed = model, key, fixed
+
+    def forward(self, ids):
+        out = self.model(ids, **self.fixed)
+        return getattr(out, self.key) if self.key else out[0]
+
+
+def bert():
+    from transformers import BertConfig, BertModel
+
+    return First(BertModel(BertConfig(attn_implementation="eager")), "last_hidden_state")
+
+
+def gpt2():
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    return First(GPT2LMHeadModel(GPT2Config(attn_implementation="eager")), "logits", use_cache=False)
+
+
+def t5_encoder():
+    from transformers import T5Config, T5EncoderModel
+
+    config = T5Config(d_model=512, d_kv=64, d_ff=2048, num_layers=6, num_heads=8)
+    return First(T5EncoderModel(config), "last_hidden_state")
+
+
+def mlp():
+    layers = [torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10)]
+    return torch.nn.Sequential(*layers)
+
+
+IMAGE = ((3, 224, 224), torch.float32)
+MODELS = {
+    "resnet50": (lambda: tv("resnet50"), IMAGE),
+    "mobilenet_v2": (lambda: tv("mobilenet_v2"), IMAGE),
+    "efficientnet_b0": (lambda: tv("efficientnet_b0"), IMAGE),
+    "vit_b16": (lambda: timm_model("vit_base_patch16_224"), IMAGE),
+    "bert_base_128": (bert, ((128,), torch.int64)),
+    "bert_base_384": (bert, ((384,), torch.int64)),
+    "gpt2_128": (gpt2, ((128,), torch.int64)),
+    "t5_small_encoder_128": (t5_encoder, ((128,), torch.int64)),
+    "mlp": (mlp, ((256,), torch.float32)),
+}
+
+
+def export(name, folder):
+    make, (shape, dtype) = MODELS[name]
+    torch.manual_seed(0)
+    model = make().eval()
+    if dtype == torch.int64:
+        sample = torch.randint(0, 1000, (2, *shape))
+    else:
+        sample = torch.randn(2, *shape)
+    path = folder / f"{name}.onnx"
+    with torch.no_grad():
+        torch.onnx.export(model, (sample,), str(path), input_names=["input"], output_names=["output"], opset_version=18,
+                          dynamo=False, dynamic_axes={"input": {0: "batch"}, "output": {0: "batch"}})
+        truth_input = torch.randint(0, 1000, (1, *shape)) if dtype == torch.int64 else torch.randn(1, *shape)
+        wide = model.double()
+        truth = wide(truth_input if dtype == torch.int64 else truth_input.double())
+    numpy.savez(folder / f"{name}.reference.npz", input=truth_input.numpy(), output=truth.numpy())
+    print(f"{name}: {path.stat().st_size / 2**20:.1f} MiB", flush=True)
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in sys.argv[2:] or MODELS:
+        export(name, folder)
+
+
+if __name__ == "__main__":
+    main()
