@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/file.h"
+#include "base/thread_pool.h"
 #include "ir/op.h"
 #include "runtime/arena.h"
 #include "runtime/region.h"
@@ -115,13 +116,20 @@ std::shared_ptr<const Program> Region::build(size_t segment, const SymbolValues&
         p->host_results.push_back(static_cast<uint32_t>(p->refs.size()));
       p->refs.push_back(ref(v, symbols));
     }
-    if (node.kernel) {
-      p->kernels.push_back(kernel(i, symbols));
-      step.kernel = p->kernels.back().get();
-      step.scratch_bytes = step.kernel->scratch_bytes();
-      p->scratch_bytes = std::max(p->scratch_bytes, step.scratch_bytes);
-    }
     p->steps.push_back(step);
+  }
+  // Preparing re-orders weights and generates code: the greater part of loading a plan, and independent work.
+  p->kernels.resize(p->steps.size());
+  parallel_for(0, static_cast<int64_t>(p->steps.size()), 1, [&](int64_t begin, int64_t end) {
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
+      if (nodes_[p->steps[i].position].kernel) p->kernels[i] = kernel(p->steps[i].position, symbols);
+  });
+  for (size_t i = 0; i < p->steps.size(); ++i) {
+    Step& step = p->steps[i];
+    step.kernel = p->kernels[i].get();
+    if (!step.kernel) continue;
+    step.scratch_bytes = step.kernel->scratch_bytes();
+    p->scratch_bytes = std::max(p->scratch_bytes, step.scratch_bytes);
   }
   for (const Ref& r : p->refs) p->touched_bytes += r.bytes;
   p->order = Order::list(static_cast<int>(p->steps.size()));

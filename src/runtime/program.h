@@ -41,7 +41,7 @@ struct Step {
 struct Program {
   std::vector<Step> steps;
   std::vector<Ref> refs;
-  std::vector<std::shared_ptr<const backend::Kernel>> kernels;
+  std::vector<std::shared_ptr<const backend::Kernel>> kernels;  // by step; null: the reference function
   std::vector<uint32_t> host_results;  // refs of tensors to allocate before the steps run
   Order order;
   int64_t arena_bytes = 0, scratch_bytes = 0;  // scratch: the largest single one, inside the arena

@@ -217,7 +217,8 @@ int64_t Region::packed_bytes() const {
     std::lock_guard lock(mutex_);
     for (const auto& kept : programs_)
       for (const Cached& c : kept)
-        for (const auto& k : c.program->kernels) kernels.insert(k.get());
+        for (const auto& k : c.program->kernels)
+          if (k) kernels.insert(k.get());
     for (const backend::Kernel* k : kernels) bytes += k->packed_bytes();
   }
   for (const auto& [graph, body] : bodies_) bytes += body->packed_bytes();

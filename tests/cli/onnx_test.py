@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -123,3 +124,14 @@ def test_real_models_run_what_inspect_says(pelton, file, tmp_path):
     assert ran == [(s["node"], s["implementation"]) for s in support
                    if s["depth"] == 0 and s["implementation"] != "none"]
     assert sum(implementation == "reference" for _, implementation in ran) == plan.json()["reference_nodes"]
+
+
+@pytest.mark.parametrize("source", ["mlp.onnx", "mlp.pelton"])
+def test_export_runs_the_same(pelton, model, tmp_path, source):
+    assert pelton("compile", "mlp.onnx", "-o", "mlp.pelton").code == 0
+    result = pelton("export", source, "-o", "again.onnx")
+    assert result.code == 0, result.err
+    onnx.checker.check_model(str(tmp_path / "again.onnx"))
+    assert pelton("run", "again.onnx", "--input", "x=x.npy", "--output-dir", "out").code == 0
+    np.testing.assert_allclose(np.load(tmp_path / "out/y.npy"), model, rtol=1e-4, atol=1e-6)
+    assert_error(pelton("export", source, "-o", "absent/a.onnx"), 1, "absent/a.onnx")
