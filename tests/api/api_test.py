@@ -149,7 +149,7 @@ def plan(model):
 
 
 def test_only_the_c_interface_is_exported():
-    table = subprocess.run(["nm", "-D", "--defined-only", str(LIBRARY)], capture_output=True, text=True, check=True).stdout
+    table = subprocess.run(["nm", "-D", "--defined-only", "--extern-only", str(LIBRARY)], capture_output=True, text=True, check=True).stdout
     names = {line.split()[-1].split("@")[0] for line in table.splitlines()}
     assert "pelton_plan_open" in names
     assert {n for n in names if not n.startswith("pelton_")} == set()
