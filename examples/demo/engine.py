@@ -72,17 +72,16 @@ def through_the_tool(pelton: Pelton, name: str, feed: dict[str, np.ndarray], sec
         words += ["--input", f"{key}={folder / f'{key}.npy'}"]
     for key, value in expected.items():
         np.save(folder / "expected" / f"{key}.npy", value)
-    shapes = [w for key, value in feed.items() if value.ndim for w in ("--shape", f"{key}={shape_text(value)}")]
 
     print(pelton("inspect", model))
     print(pelton("compile", model, "-o", plan))
-    print(pelton("verify", plan, *shapes))
+    print(pelton("verify", plan, *words))
     print(pelton("run", plan, *words, "--output-dir", folder, "--compare", folder / "expected", "--rtol", RTOL,
                  "--atol", ATOL))
     error = max(float(np.max(np.abs(np.load(folder / f"{key}.npy") - value))) for key, value in expected.items())
     ours, peers = [], []
     for turn in range(2):
-        report = json.loads(pelton("bench", plan, *shapes, "--seconds", seconds, "--json", quiet=turn > 0))
+        report = json.loads(pelton("bench", plan, *words, "--seconds", seconds, "--json", quiet=turn > 0))
         ours.append(report["latency_ms"]["median"])
         peers.append(peer_median_ms(session, feed, seconds))
     return {"model": name, "input": " ".join(shape_text(v) for v in feed.values() if v.ndim),
