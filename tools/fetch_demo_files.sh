@@ -22,6 +22,6 @@ done
 mkdir -p .demo/files
 cp "$work/tree/rapidocr_onnxruntime/models/ch_PP-OCRv4_det_infer.onnx" .demo/files/text_detector.onnx
 cp "$work/tree/rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx" .demo/files/text_recogniser.onnx
-cp "$work/tree/silero_vad/data/silero_vad.onnx" .demo/files/voice_detector.onnx
+cp "$work/tree/silero_vad/data/silero_vad_16k_op15.onnx" .demo/files/voice_detector.onnx
 cp "$work/tree/sklearn/datasets/images/"*.jpg .demo/files/
 cp tools/demo_files.txt "$stamp"

@@ -70,11 +70,12 @@ def through_the_tool(pelton: Pelton, name: str, feed: dict[str, np.ndarray], sec
     for key, value in feed.items():
         np.save(folder / f"{key}.npy", value)
         words += ["--input", f"{key}={folder / f'{key}.npy'}"]
+    shapes = [w for key, value in feed.items() if value.ndim for w in ("--shape", f"{key}={shape_text(value)}")]
     for key, value in expected.items():
         np.save(folder / "expected" / f"{key}.npy", value)
 
     print(pelton("inspect", model))
-    print(pelton("compile", model, "-o", plan))
+    print(pelton("compile", model, "-o", plan, *shapes))
     print(pelton("verify", plan, *words))
     print(pelton("run", plan, *words, "--output-dir", folder, "--compare", folder / "expected", "--rtol", RTOL,
                  "--atol", ATOL))

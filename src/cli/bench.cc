@@ -21,7 +21,7 @@ namespace {
 
 struct Options {
   std::string model, precision = "fp32";
-  std::vector<std::string> shapes;
+  std::vector<std::string> shapes, inputs;
   int64_t batch = 0;
   double seconds = 3;
   int64_t iterations = 0;
@@ -72,8 +72,15 @@ int run(const Options& o, const Globals& globals) {
   auto executable = runtime::Executable::create(plan, registry(), target);
   const ir::Graph& g = executable->graph();
   double load_ms = load.seconds() * 1e3 - compile_ms;
-  std::vector<Dims> dims = choose_dims(g, pairs(o.shapes, "--shape"), o.batch, plan->optimum);
-  std::vector<ir::HostValue> inputs = random_inputs(g, dims, o.seed);
+  std::vector<Dims> dims;
+  std::vector<ir::HostValue> inputs;
+  if (o.inputs.empty()) {
+    dims = choose_dims(g, pairs(o.shapes, "--shape"), o.batch, plan->optimum);
+    inputs = random_inputs(g, dims, o.seed);
+  } else {
+    inputs = load_inputs(g, pairs(o.inputs, "--input"));
+    for (const ir::HostValue& v : inputs) dims.push_back(v.tensor.dims());
+  }
   Stopwatch first;
   Bound bound(*executable, std::move(inputs));
   bound.run();
@@ -163,6 +170,10 @@ Run make_bench(CLI::App& app, const Globals& globals) {
   app.add_option("model", o->model, "model or plan")->required()->type_name("MODEL_OR_PLAN");
   app.add_option("--batch", o->batch, "size of the first axis of the inputs, where it may vary")
       ->type_name("N");
+  app.add_option("--input", o->inputs, "value of an input; without any, random ones")
+      ->type_name("NAME=FILE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_option("--shape", o->shapes, "shape of an input")
       ->type_name("NAME=AxBxC")
       ->expected(1)

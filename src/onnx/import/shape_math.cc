@@ -66,8 +66,8 @@ std::optional<Shape> reshape_target(const Shape& from, const Shape& request, boo
     } else if (d == Dim(0) && !allow_zero) {
       if (i >= from.size()) return {};
       out.push_back(from[i]);
-    } else if (surely_not_negative(d, ranges)) {
-      out.push_back(d);
+    } else if (surely_not_negative(d, ranges) || std::find(from.begin(), from.end(), d) != from.end()) {
+      out.push_back(d);  // a size that x has already is one, whatever its bounds say
     } else {
       return {};
     }
