@@ -24,6 +24,8 @@ ValueId Builder::constant(Tensor value) {
   return op("constant", {}, {{"value", std::move(value)}});
 }
 ValueId Builder::scalar(DType dtype, double value) {
+  if (dtype == DType::string)
+    fail(ErrorCode::bad_type, "computes with text where numbers belong", node_name());
   return constant(Tensor::full(dtype, {}, value));
 }
 ValueId Builder::ints(const Ints& values) {

@@ -198,7 +198,7 @@ std::string run_case(const Case& one, const RunGraph& run, const CaseOptions& op
           again = false;
           reason = run_data(folder, view, bytes, one, run, options, data, fixed);
         } catch (const Error& e) {
-          again = options.symbolic && e.code() == ErrorCode::bad_shape && fix_named_size(e, fixed);
+          again = options.symbolic && fix_named_size(e, fixed);
           if (!again) throw;
         }
       if (!reason.empty()) return reason;

@@ -20,9 +20,14 @@ std::optional<size_t> vector_length(const InferContext& c, size_t i, std::string
   if (!c.shape(i)[0].is_const()) return std::nullopt;
   return static_cast<size_t>(c.shape(i)[0].value());
 }
+constexpr size_t kMaxRank = 64;  // a length from a damaged model must not become a rank
+
 size_t fixed_length(const InferContext& c, size_t i, std::string_view tag) {
   auto n = vector_length(c, i, tag);
-  c.require(n.has_value(), kShape, tag, cat("needs input ", i, " of a fixed length: it gives the rank"));
+  c.require(n.has_value(), kShape, tag,
+            cat("needs input ", i, " of a fixed length, not ", c.type(i).str(), ": it gives the rank"));
+  c.require(*n <= kMaxRank, kShape, tag,
+            cat("has input ", i, " of ", *n, " sizes, more than any tensor has"));
   return *n;
 }
 

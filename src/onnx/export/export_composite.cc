@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Composites that ONNX has as ops; the others are decomposed.
+#include <cmath>
+
 #include "ir/op.h"
 #include "onnx/export/export_context.h"
 
@@ -115,8 +117,16 @@ void resample(ExportContext& c) {
   const ir::Ints& axes = c.node.get_ints("axes");
   const Shape& dims = c.node.get_dims("dims");
   Name scales, sizes;
-  if (!c.node.get_floats("scales").empty()) {
-    const ir::Floats& f = c.node.get_floats("scales");
+  const ir::Floats& f = c.node.get_floats("scales");
+  // Scales say nothing of a size that was rounded to fit.
+  bool exact = !f.empty();
+  for (size_t i = 0; i < f.size(); ++i) {
+    const Dim &from = c.type(0).shape[static_cast<size_t>(axes[i])], &to = dims[static_cast<size_t>(axes[i])];
+    if (from.is_const() && to.is_const())
+      exact =
+          exact && static_cast<int64_t>(std::floor(static_cast<double>(from.value()) * f[i])) == to.value();
+  }
+  if (exact) {
     scales = c.w.constant(from_doubles(DType::f32, {static_cast<int64_t>(f.size())}, f));
   } else {
     Shape wanted;

@@ -138,6 +138,26 @@ void nms(ExportContext& c) {
       c.w.op("NonMaxSuppression", inputs, {attr("center_point_box", c.node.get_bool("center_box"))})};
 }
 
+void roi_align(ExportContext& c) {
+  c.results = {
+      c.w.op("RoiAlign", c.all_inputs(),
+             {attr("output_height", c.node.get_int("height")), attr("output_width", c.node.get_int("width")),
+              attr("sampling_ratio", c.node.get_int("sampling")),
+              attr("spatial_scale", c.node.get_real("scale")), attr("mode", c.node.get_text("mode")),
+              attr("coordinate_transformation_mode",
+                   c.node.get_bool("half_pixel") ? "half_pixel" : "output_half_pixel")})};
+}
+void max_roi_pool(ExportContext& c) {
+  c.results = {c.w.op("MaxRoiPool", c.all_inputs(),
+                      {attr("pooled_shape", ir::Ints{c.node.get_int("height"), c.node.get_int("width")}),
+                       attr("spatial_scale", c.node.get_real("scale"))})};
+}
+void col2im(ExportContext& c) {
+  auto attrs = window_attrs(c);
+  if (!c.node.get_ints("dilations").empty()) attrs.push_back(attr("dilations", c.node.get_ints("dilations")));
+  c.results = {c.w.op("Col2Im", c.all_inputs(), attrs)};
+}
+
 std::vector<OnnxAttr> quant_attrs(ExportContext& c) {
   std::vector<OnnxAttr> attrs{attr("axis", c.node.get_int("axis"))};
   if (int64_t block = c.node.get_int("block")) attrs.push_back(attr("block_size", block));
@@ -188,6 +208,9 @@ void export_contract(ExportTable& table) {
   for (std::string_view op : {"max_pool", "avg_pool", "lp_pool"}) table.add(op, pool);
   table.add("max_unpool", max_unpool);
   table.add("nms", nms);
+  table.add("roi_align", roi_align);
+  table.add("max_roi_pool", max_roi_pool);
+  table.add("col2im", col2im);
   table.add("quantize", quantize);
   table.add("dequantize", dequantize);
   table.add("dynamic_quantize", dynamic_quantize);

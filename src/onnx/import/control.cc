@@ -65,11 +65,12 @@ void if_op(NodeContext& c) {
     // Exporters write "drop this axis if its size is 1". Ranks are static, so the test becomes a check of the
     // run.
     auto sizes = compared_sizes(c, condition);
-    if (!sizes)
-      c.refuse(ErrorCode::bad_shape, "has branches of different rank and a condition that is not about sizes",
-               "give fixed input shapes with --shape");
-    c.b.graph().checks.push_back({ir::Fact::Relation::equal, sizes->first, sizes->second, c.place()});
-    auto results = c.importer.import_inline(yes, {}, c.scope);
+    bool taken = true;
+    if (sizes)
+      c.b.graph().checks.push_back({ir::Fact::Relation::equal, sizes->first, sizes->second, c.place()});
+    else
+      taken = c.need_value(condition, "the condition of branches that differ in rank").get_int(0) != 0;
+    auto results = c.importer.import_inline(taken ? yes : no, {}, c.scope);
     for (size_t i = 0; i < results.size(); ++i) c.out(i, results[i]);
     return;
   }

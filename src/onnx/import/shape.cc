@@ -58,7 +58,9 @@ void squeeze(NodeContext& c) {
     bool listed = std::find(axes.begin(), axes.end(), i) != axes.end();
     if (given && listed && equal(d, 1, c.ranges()) == Tri::no)
       c.refuse(ErrorCode::bad_shape, cat("squeezes axis ", i, " of size ", d.str()));
-    if (!given && !d.is_const()) c.need_const(d, cat("axis ", i, ", squeezed if it is 1,"));
+    // Ranks are static: a size that is not known yet is taken to be other than 1, and the run checks it.
+    if (!given && !d.is_const() && equal(d, 1, c.ranges()) == Tri::unknown)
+      c.b.graph().checks.push_back({ir::Fact::Relation::not_equal, d, 1, c.place()});
     if (given ? !listed : d != Dim(1)) out.push_back(d);
   }
   c.out(0, c.b.reshape(x, out));
