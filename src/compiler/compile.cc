@@ -27,8 +27,9 @@ using ir::Graph;
 
 namespace {
 
-constexpr const char* kPasses[] = {"specialise", "fold", "static_shape",      "simplify",  "movement", "cse",    "composites",
-                                   "fold_norm",  "precision", "decompose", "layout",   "fusion", "dead_code"};
+constexpr const char* kPasses[] = {"specialise", "fold",       "static_shape", "simplify",  "movement",
+                                   "cse",        "composites", "fold_norm",    "precision", "decompose",
+                                   "layout",     "fusion",     "dead_code"};
 
 class Pipeline {
  public:
