@@ -95,6 +95,10 @@ Tensor from_varints(DType dtype, const Dims& dims, const std::vector<std::string
   return t;
 }
 
+// Misaligned tensors up to this size are copied; larger ones stay in the file, so that reading a model takes
+// little memory whatever its size.
+constexpr int64_t kCopyLimitBytes = 1 << 20;
+
 Tensor from_raw(DType dtype, const Dims& dims, std::string_view raw,
                 const std::shared_ptr<const void>& owner) {
   int64_t need = byte_size(dtype, element_count(dims));
@@ -102,8 +106,8 @@ Tensor from_raw(DType dtype, const Dims& dims, std::string_view raw,
     fail(ErrorCode::bad_format,
          cat("holds ", raw.size(), " bytes where ", name(dtype), dims, " needs ", need));
   size_t align = std::max<size_t>(1, static_cast<size_t>(bits(dtype)) / 8);
-  if (owner && reinterpret_cast<uintptr_t>(raw.data()) % align == 0)
-    return Tensor::borrow(dtype, dims, raw.data(), owner);
+  bool aligned = reinterpret_cast<uintptr_t>(raw.data()) % align == 0;
+  if (owner && (aligned || need > kCopyLimitBytes)) return Tensor::borrow(dtype, dims, raw.data(), owner);
   Tensor t(dtype, dims);
   if (!raw.empty()) std::memcpy(t.mutable_data(), raw.data(), raw.size());
   return t;

@@ -46,8 +46,8 @@ class ExternalSource {
 };
 
 TensorView parse_tensor_proto(wire::Span message);
-// Borrows raw little-endian bytes aligned for their type (owner keeps the file alive); decodes everything
-// else. Without a source, external data is refused. Errors name the tensor.
+// Borrows raw bytes (owner keeps the file alive) where they are aligned for their type or take more than 1
+// MiB; copies or decodes everything else. Without a source, external data is refused. Errors name the tensor.
 Tensor to_tensor(const TensorView& view, std::shared_ptr<const void> owner,
                  ExternalSource* external = nullptr);
 // SparseTensorProto (COO, linear or per-axis indices) as a dense tensor.
