@@ -13,6 +13,7 @@
 #include "interp/interpreter.h"
 #include "ir/op.h"
 #include "ir/physical.h"
+#include "passes/specialise.h"
 #include "register/registry.h"
 #include "runtime/executable.h"
 
@@ -67,12 +68,14 @@ bool comparable(const Tensor& t) {
   return t.defined() && t.dtype() != DType::string;
 }
 
-// One node as a graph of its own: its inputs are graph inputs, except constants.
-std::shared_ptr<runtime::Plan> single_node(const ir::Graph& g, ir::NodeId id, const runtime::Choice& choice) {
+// One node as a graph of its own, at the sizes of this run: its inputs are graph inputs, except constants.
+std::shared_ptr<runtime::Plan> single_node(const ir::Graph& g, ir::NodeId id, const runtime::Choice& choice,
+                                           const SymbolValues& sizes) {
   auto plan = std::make_shared<runtime::Plan>();
   ir::Graph& one = plan->graph;
   one = ir::Graph(cat("alone: ", g.describe(id)));
   *one.symbols = *g.symbols;
+  for (const auto& [symbol, size] : sizes) one.symbols->ranges[symbol] = {size, size};
   const ir::Node& n = g[id];
   runtime::Choice nothing;
   nothing.implementation = runtime::kNothing;
@@ -101,6 +104,8 @@ std::shared_ptr<runtime::Plan> single_node(const ir::Graph& g, ir::NodeId id, co
     one.outputs.push_back(one[copy].outputs[i]);
   }
   plan->choices.push_back(choice);
+  // Attributes may name symbols that none of the node's inputs shows.
+  passes::specialise(one, {}, nullptr, {});
   return plan;
 }
 
@@ -113,7 +118,10 @@ class Verifier {
     {
       Progress progress("reference, plan's graph", static_cast<int64_t>(g_.node_count()));
       std::vector<HostValue> reference(g_.value_count());
-      for (size_t i = 0; i < g_.inputs.size(); ++i) reference[g_.inputs[i].index] = inputs[i];
+      for (size_t i = 0; i < g_.inputs.size(); ++i) {
+        reference[g_.inputs[i].index] = inputs[i];
+        bind(g_.inputs[i], inputs[i]);
+      }
       std::vector<uint32_t> uses(g_.value_count(), 0);
       for (ir::NodeId id : g_.order())
         for (ir::ValueId v : g_[id].inputs)
@@ -123,7 +131,10 @@ class Verifier {
       options.observe = [&](ir::NodeId id, const std::vector<HostValue>& outputs) {
         throw_if_interrupted();
         const ir::Node& n = g_[id];
-        for (size_t i = 0; i < n.outputs.size(); ++i) reference[n.outputs[i].index] = outputs[i];
+        for (size_t i = 0; i < n.outputs.size(); ++i) {
+          reference[n.outputs[i].index] = outputs[i];
+          bind(n.outputs[i], outputs[i]);
+        }
         alone(id, e_.choices()[position++], reference);
         for (size_t i = 0; i < n.outputs.size(); ++i)
           if (!source_ && !g_[n.outputs[i]].name.empty()) keep(g_[n.outputs[i]].name, outputs[i]);
@@ -155,13 +166,16 @@ class Verifier {
   std::vector<std::pair<std::string, std::string>> fused;  // value, group
 
  private:
+  void bind(ir::ValueId id, const HostValue& v) {
+    if (v.tensor.defined()) interp::bind_symbols(g_.type(id), v.tensor.dims(), sizes_, g_.label(id));
+  }
   void keep(const std::string& name, const HostValue& v) {
     if (!name.empty() && comparable(v.tensor)) expected_[name] = v.tensor;
   }
 
   void alone(ir::NodeId id, const runtime::Choice& choice, const std::vector<HostValue>& reference) {
     if (choice.implementation == runtime::kNothing || choice.implementation == runtime::kReference) return;
-    auto plan = single_node(g_, id, choice);
+    auto plan = single_node(g_, id, choice, sizes_);
     const ir::Graph& one = plan->graph;
     auto executable = runtime::Executable::create(plan, registry(), e_.target());
     std::vector<HostValue> inputs;
@@ -225,6 +239,7 @@ class Verifier {
   const ir::Graph& g_;
   const ir::Graph* source_;
   std::map<std::string, Tensor> expected_;
+  SymbolValues sizes_;  // of this run
   std::set<std::string> seen_;
 };
 

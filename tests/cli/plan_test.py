@@ -66,3 +66,17 @@ def test_verify_compares_and_changes_nothing(pelton, chain, tmp_path):
         assert report["matches"] and {"y:0", "z"} <= {v["value"] for v in report["cumulative"]}
     assert (tmp_path / "m.pelton").read_bytes() == before
     assert ", 0 differ" in pelton("verify", "m.pelton").out
+
+
+def test_verify_knows_sizes_that_no_operand_shows(pelton, tmp_path):
+    (tmp_path / "hidden.plt").write_text("""graph "g"(%x: f32[N,M]) {
+  symbol N in [1, 64]
+  symbol M in [1, 64]
+  %a = reduce_sum(%x) {axes = [1]} : f32[N]
+  %b = reshape(%a) {dims = dims[N, 1]} : f32[N,1]
+  %y = broadcast_to(%b) {dims = dims[N, M]} : f32[N,M]
+  return %y
+}
+""")
+    result = pelton("verify", "hidden.plt", "--shape", "x=3x5")
+    assert result.code == 0 and ", 0 differ" in result.out, result.err
