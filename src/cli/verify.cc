@@ -224,14 +224,27 @@ class Verifier {
     std::vector<HostValue> got = e_.run(inputs, options);
     for (size_t i = 0; i < got.size(); ++i)
       if (comparable(got[i].tensor)) compare_value(g_.output_name(i), got[i].tensor, "output");
+    name_fused();
+  }
+
+  // Source values without a counterpart: inside which group they are now, by the name of their node.
+  void name_fused() {
+    if (!source_) return;
+    std::map<std::string, std::string> group_of;
     for (ir::NodeId id : g_.order())
       for (const auto& [key, value] : g_[id].attrs)
         if (auto body = std::get_if<ir::GraphPtr>(&value))
           for (ir::NodeId inner : (*body)->order())
-            for (ir::ValueId v : (**body)[inner].outputs)
-              if (const std::string& name = (**body)[v].name;
-                  expected_.count(name) && seen_.insert(name).second)
-                fused.emplace_back(name, g_.describe(id));
+            if (!(**body)[inner].name.empty()) group_of.emplace((**body)[inner].name, g_.describe(id));
+    for (ir::NodeId id : source_->order()) {
+      const ir::Node& n = (*source_)[id];
+      for (ir::ValueId v : n.outputs) {
+        const std::string& name = (*source_)[v].name;
+        if (!expected_.count(name) || seen_.count(name)) continue;
+        auto group = group_of.find(n.name);
+        fused.emplace_back(name, group == group_of.end() ? "folded into others" : group->second);
+      }
+    }
   }
 
   const Options& o_;

@@ -134,6 +134,8 @@ def test_bench_keys(pelton, chain):
     assert_error(pelton("bench", "chain.plt", "--batch", "3"), 1, "--batch 3", "input 'b'")
     assert_error(pelton("bench", "chain.plt", "--shape", "x=5x"), 2, "'5x' is not a shape", "--shape x")
     assert_error(pelton("bench", "chain.plt", "--shape", "x=5x5"), 1, "axis 1", "'x'")
+    given = pelton("bench", "chain.plt", *INPUTS, "--iterations", "10", "--json").json()
+    assert given["shapes"] == {"x": [3, 4], "b": [4]}
     few = pelton("bench", "chain.plt", "--iterations", "3", "--json")
     assert few.json()["stable"] is False and "only 3 runs" in few.err
 

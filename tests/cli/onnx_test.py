@@ -40,7 +40,12 @@ def test_model_and_plan_agree_with_the_definition(pelton, model, tmp_path):
     for file in ("mlp.onnx", "mlp.pelton"):
         assert pelton("run", file, "--input", "x=x.npy", "--output-dir", "out").code == 0
         np.testing.assert_allclose(np.load(tmp_path / "out/y.npy"), model, rtol=1e-4, atol=1e-6)
-        assert pelton("verify", file, "--input", "x=x.npy").code == 0
+        report = pelton("verify", file, "--input", "x=x.npy", "--json").json()
+        assert report["matches"] and report["alone"] and "y" in {v["value"] for v in report["cumulative"]}
+        # Every value of the source has a row: its own, or the group it is inside.
+        if file == "mlp.onnx":
+            named = {v["value"] for v in report["cumulative"]} | {v["value"] for v in report["fused"]}
+            assert {"h", "r", "l", "y"} <= named
     info = pelton("inspect", "mlp.onnx", "--json").json()
     assert info["format"] == "onnx" and info["parameters"] == W1.size + W2.size
     assert info["inputs"][0]["shape"] == ["N", 8]
