@@ -19,10 +19,21 @@ bool widens(DType t) {
 Tensor converted(const Tensor& t, DType to) {
   return t.dtype() == to ? t : from_doubles(to, t.dims(), to_doubles(t));
 }
+// Every f32, f16 and bf16 tensor in v as f64, and back by the types of the graph.
 HostValue wide(const HostValue& v) {
-  return v.kind == TypeKind::tensor && v.tensor.defined() && widens(v.tensor.dtype())
-             ? HostValue(converted(v.tensor, DType::f64))
-             : v;
+  HostValue out = v;
+  if (v.kind == TypeKind::tensor && v.tensor.defined() && widens(v.tensor.dtype()))
+    out.tensor = converted(v.tensor, DType::f64);
+  for (HostValue& item : out.items) item = wide(item);
+  return out;
+}
+HostValue narrow(const HostValue& v, const Type& type) {
+  HostValue out = v;
+  if (type.is_tensor() && v.tensor.defined() && widens(type.dtype))
+    out.tensor = converted(v.tensor, type.dtype);
+  if (type.element)
+    for (HostValue& item : out.items) item = narrow(item, *type.element);
+  return out;
 }
 
 // One value in its three evaluations.
@@ -128,8 +139,7 @@ class Walk {
     } catch (const Error&) {
       std::vector<HostValue> own = in;
       for (size_t i = 0; i < own.size(); ++i)
-        if (n.inputs[i] && own[i].kind == TypeKind::tensor && own[i].tensor.defined())
-          if (DType t = g_.type(n.inputs[i]).dtype; widens(t)) own[i].tensor = converted(own[i].tensor, t);
+        if (n.inputs[i]) own[i] = narrow(own[i], g_.type(n.inputs[i]));
       std::vector<HostValue> out = run_node(g_, id, own, now());
       for (HostValue& v : out) v = wide(v);
       return out;

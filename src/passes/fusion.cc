@@ -106,7 +106,7 @@ bool is_reduction(const Graph& g, NodeId id) {
 }  // namespace
 
 bool fusion(Graph& graph, const Context& context) {
-  bool changed = false;
+  bool changed = remove_dead(graph);  // a group of dead nodes would have no result
   for (NodeId id : std::vector<NodeId>(graph.order())) {
     if (!graph[id].alive) continue;
     if (graph[id].is("conv") || graph[id].is("conv_transpose"))
@@ -126,6 +126,7 @@ bool fusion(Graph& graph, const Context& context) {
     if (members.size() < 2) continue;
     changed |= try_group(graph, members, reduction ? "reduce" : "pointwise", context);
   }
+  remove_dead(graph);  // constants that a split group has copies of
   return changed;
 }
 

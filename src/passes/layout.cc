@@ -125,6 +125,8 @@ class Assign {
 
 bool layout(Graph& graph, const Context& context) {
   if (!context.oracle || !find_op("layout")) return false;
+  for (NodeId id : graph.order())
+    if (graph[id].is("layout")) return false;  // assigned before
   bool changed = Assign(graph, context).run();
   // Trials leave conversions that nothing uses.
   remove_dead(graph);

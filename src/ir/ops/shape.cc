@@ -158,7 +158,10 @@ void infer_iota(InferContext& c) {
 }
 
 void infer_fill(InferContext& c) {
-  c.require(element_count(c.shape(0)) == Dim(1), kShape, "C1", cat("needs one value, not ", cat(c.shape(0))));
+  Dim count = element_count(c.shape(0));
+  c.require(equal(count, 1, c.ranges()) != Tri::no, kShape, "C1",
+            cat("needs one value, not ", cat(c.shape(0))));
+  c.same(count, 1, "C1");
   const Shape& dims = c.node.get_dims("dims");
   c.output(0, c.dtype(0), dims);
   auto contents = c.contents(0);

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every pass keeps the value of random graphs and changes nothing the second time. Reports what was drawn and
+// what fired; too little of either fails. PELTON_FUZZ_SEED and PELTON_FUZZ_GRAPHS choose other graphs,
+// PELTON_FUZZ_ONLY one by the seed that a failure names.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "fuzz_graph/draw.h"
+#include "interp/accept.h"
+#include "ir/op.h"
+#include "passes/composites.h"
+#include "passes/cse.h"
+#include "passes/decompose.h"
+#include "passes/fold.h"
+#include "passes/fold_norm.h"
+#include "passes/fusion.h"
+#include "passes/layout.h"
+#include "passes/movement.h"
+#include "passes/precision.h"
+#include "passes/rewrite.h"
+#include "passes/simplify.h"
+#include "passes/specialise.h"
+#include "passes/static_shape.h"
+
+using namespace pelton;
+using namespace pelton::fuzz;
+
+namespace {
+
+// Takes everything but composites, in any layout; groups if asked.
+class TakesPrimitives : public passes::KernelOracle {
+ public:
+  explicit TakesPrimitives(bool groups) : groups_(groups) {}
+  std::string refuse(const Graph& g, NodeId id) const override {
+    if (g[id].is("fused")) return groups_ ? "" : "groups are split";
+    return g.op(id).decompose ? "composites are split" : "";
+  }
+  std::string choice(const Graph& g, NodeId id) const override { return std::string(g.op(id).name); }
+
+ private:
+  bool groups_;
+};
+
+enum class Keeps : uint8_t { bits, value, type };  // value: by the acceptance rule; type: sizes alone
+struct Pass {
+  const char* name;
+  std::function<bool(Graph&, const passes::Context&)> run;
+  Keeps keeps;
+};
+
+bool specialise_all(Graph& g, const passes::Context& c, const std::vector<HostValue>& inputs) {
+  passes::InputShapes shapes;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    for (int64_t d : inputs[i].tensor.dims()) shapes[g[g.inputs[i]].name].push_back({d, d, d});
+  return passes::specialise(g, shapes, nullptr, c);
+}
+
+const std::vector<Pass>& all_passes() {
+  static const std::vector<Pass> list = {
+      {"fold", [](Graph& g, const passes::Context& c) { return passes::fold(g, c); }, Keeps::bits},
+      {"static_shape", passes::static_shape, Keeps::bits},
+      {"simplify", passes::simplify, Keeps::bits},
+      {"movement", passes::movement, Keeps::bits},
+      {"cse", passes::cse, Keeps::bits},
+      {"composites", passes::composites, Keeps::value},
+      {"fold_norm", passes::fold_norm, Keeps::value},
+      {"precision", [](Graph& g, const passes::Context& c) { return passes::precision(g, "bf16", c); },
+       Keeps::type},
+      {"decompose", passes::decompose, Keeps::value},
+      {"layout", passes::layout, Keeps::bits},
+      {"fusion", passes::fusion, Keeps::bits},
+      {"dead_code", [](Graph& g, const passes::Context&) { return passes::remove_dead(g); }, Keeps::bits},
+  };
+  return list;
+}
+
+bool same_bits(const HostValue& a, const HostValue& b) {
+  if (a.kind != b.kind || a.items.size() != b.items.size()) return false;
+  for (size_t i = 0; i < a.items.size(); ++i)
+    if (!same_bits(a.items[i], b.items[i])) return false;
+  if (a.kind != ir::TypeKind::tensor) return true;
+  const Tensor &x = a.tensor, &y = b.tensor;
+  if (x.dtype() != y.dtype() || x.dims() != y.dims()) return false;
+  if (x.dtype() == DType::string) return x.strings() == y.strings();
+  if (!is_float(x.dtype())) return x.same_bytes(y);
+  for (int64_t i = 0; i < x.count(); ++i) {  // 0 and -0 are one value, and so are all NaN
+    double u = x.get_double(i), v = y.get_double(i);
+    if (u != v && !(std::isnan(u) && std::isnan(v))) return false;
+  }
+  return true;
+}
+
+// Text of the living nodes, values and sizes that appear in the run numbered anew, unused symbols left out.
+std::string text_of(Graph g) {
+  passes::remove_dead(g);
+  g.sort();
+  g.compact();
+  std::string text = ir::print(g), out;
+  std::map<std::string, std::string> names;
+  auto word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; };
+  for (size_t at = 0; at < text.size();) {
+    if (text.compare(at, 9, "  symbol ") == 0) {  // ranges are the graph's own affair
+      at = text.find('\n', at) + 1;
+      continue;
+    }
+    size_t end = at + 1;
+    if (word(text[at])) {
+      while (end < text.size() && word(text[end])) ++end;
+      std::string w = text.substr(at, end - at);
+      bool type = dtype_from_name(w) && (text[end] == '[' || (at > 1 && text.compare(at - 2, 2, "= ") == 0));
+      if (w.size() > 1 && w[0] == 'u' && w.find_first_not_of("0123456789", 1) == w.npos && !type)
+        w = names.emplace(w, cat("fresh", names.size())).first->second;
+      append(out, w);
+    } else {
+      out += text[at];
+    }
+    at = end;
+  }
+  return out;
+}
+
+struct Coverage {
+  std::map<std::string, int64_t> ops, fired, changed;
+  int graphs = 0, symbolic = 0, dropped = 0;
+};
+
+// Rules named in the sources of the passes.
+std::set<std::string> rule_names() {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator("src/passes")) {
+    if (entry.path().extension() != ".cc") continue;
+    std::string text = read_file(entry.path().string());
+    for (size_t at = text.find('"'); at != text.npos; at = text.find('"', at + 1)) {
+      size_t end = text.find('"', at + 1);
+      std::string word = text.substr(at + 1, end - at - 1);
+      size_t slash = word.find('/');
+      bool plain = slash != 0 && slash != word.npos && slash + 1 < word.size() &&
+                   word.find_first_not_of("abcdefghijklmnopqrstuvwxyz_0123456789/") == word.npos;
+      if (plain) names.insert(word);
+      at = end;
+      if (at == text.npos) break;
+    }
+  }
+  return names;
+}
+
+class Check {
+ public:
+  Check(const Drawn& d, const passes::Context& context, Coverage& coverage)
+      : d_(d), context_(context), coverage_(coverage), want_(interp::run(d.graph, d.inputs).outputs) {}
+
+  void pass(const Pass& p, const Graph& from) {
+    Graph g = from;
+    INFO("pass " << std::string(p.name));
+    try {
+      bool changed = p.run(g, context_);
+      coverage_.changed[p.name] += changed;
+      ir::verify(g, p.name);
+      if (!changed) {
+        if (std::string_view(p.name) == "fusion")
+          values(g, Keeps::bits);  // a group that nothing takes is split into copies of its nodes
+        else
+          CHECK(text_of(g) == text_of(from));
+        return;
+      }
+      for (NodeId id : g.order()) ++coverage_.ops[std::string(g.op(id).name)];  // some ops only passes make
+      values(g, p.keeps);
+      std::string once = text_of(g);
+      bool again = p.run(g, context_);
+      std::string twice = text_of(g);
+      CAPTURE(twice);
+      CHECK(twice == once);
+      if (std::string_view(p.name) != "specialise") CHECK(!again);  // which says that it ran
+    } catch (const Error& e) {
+      FAIL_CHECK("error: " << std::string(e.what()));
+    }
+  }
+
+  // All passes in a row, clean-up between them.
+  void pipeline() {
+    Graph g = d_.graph;
+    INFO("the passes in a row");
+    try {
+      for (const Pass& p : all_passes()) {
+        if (p.keeps == Keeps::type) continue;
+        p.run(g, context_);
+        for (int round = 0; round < 4; ++round) {
+          bool changed = false;
+          for (size_t i = 0; i < 5; ++i) changed |= all_passes()[i].run(g, context_);
+          if (!changed) break;
+        }
+      }
+      ir::verify(g, "the passes");
+      values(g, Keeps::value);
+    } catch (const Error& e) {
+      FAIL_CHECK("error: " << std::string(e.what()));
+    }
+  }
+
+ private:
+  void values(const Graph& g, Keeps keeps) {
+    std::vector<HostValue> got = interp::run(g, d_.inputs).outputs;
+    REQUIRE(got.size() == want_.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      CAPTURE(i);
+      if (keeps == Keeps::type)
+        CHECK(got[i].tensor.str() == want_[i].tensor.str());
+      else if (keeps == Keeps::bits || want_[i].kind != ir::TypeKind::tensor)
+        CHECK(same_bits(got[i], want_[i]));
+      else if (!same_bits(got[i], want_[i]))
+        CHECK(interp::judge(reference(i), got[i].tensor).reason == "");
+    }
+  }
+  // By output; outputs that are no tensors have none.
+  const interp::Reference& reference(size_t output) {
+    if (references_.empty()) {
+      Graph tensors = d_.graph;
+      std::vector<ValueId> all = tensors.outputs;
+      tensors.outputs.clear();
+      std::vector<size_t> which;
+      for (size_t i = 0; i < all.size(); ++i)
+        if (tensors.type(all[i]).is_tensor()) {
+          tensors.outputs.push_back(all[i]);
+          which.push_back(i);
+        }
+      std::vector<interp::Reference> list = interp::references(tensors, d_.inputs);
+      for (size_t k = 0; k < list.size(); ++k) references_[which[k]] = list[k];
+    }
+    return references_.at(output);
+  }
+
+  const Drawn& d_;
+  const passes::Context& context_;
+  Coverage& coverage_;
+  std::vector<HostValue> want_;
+  std::map<size_t, interp::Reference> references_;
+};
+
+int64_t setting(const char* variable, int64_t otherwise) {
+  const char* text = std::getenv(variable);
+  return text ? std::atoll(text) : otherwise;
+}
+
+std::string counts(const std::map<std::string, int64_t>& list) {
+  std::string out;
+  for (const auto& [key, n] : list) append(out, cat(out.empty() ? "" : ", ", key, " ", n));
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("passes keep the value of random graphs and change nothing twice") {
+  Fragments fragments = load_fragments();
+  int64_t graphs = setting("PELTON_FUZZ_GRAPHS", 500), first = setting("PELTON_FUZZ_SEED", 1);
+  int64_t only = setting("PELTON_FUZZ_ONLY", 0);
+  if (only) graphs = 1;
+  Coverage coverage;
+  TakesPrimitives takes_groups(true), splits_groups(false);
+  for (int64_t i = 0; coverage.graphs < graphs && coverage.dropped < graphs; ++i) {
+    uint64_t seed = static_cast<uint64_t>(only ? only : first * 1000003 + i);
+    Drawn d = Drawer(fragments, seed).draw();
+    if (!d.ok || d.graph.outputs.empty()) {
+      ++coverage.dropped;
+      continue;
+    }
+    ++coverage.graphs;
+    coverage.symbolic += d.symbolic;
+    for (const std::string& op : d.ops) ++coverage.ops[op];
+    passes::Context context;
+    context.fired = &coverage.fired;
+    if (seed % 2) context.oracle = seed % 4 == 1 ? &takes_groups : &splits_groups;
+    std::string text = ir::print(d.graph);
+    CAPTURE(seed);
+    CAPTURE(text);
+    Check check(d, context, coverage);
+    for (const Pass& p : all_passes()) check.pass(p, d.graph);
+    check.pass(
+        {"specialise", [&](Graph& g, const passes::Context& c) { return specialise_all(g, c, d.inputs); },
+         Keeps::bits},
+        d.graph);
+    check.pipeline();
+  }
+  MESSAGE("graphs ", coverage.graphs, ", symbolic ", coverage.symbolic, ", dropped ", coverage.dropped);
+  MESSAGE("ops: ", counts(coverage.ops));
+  MESSAGE("passes that changed something: ", counts(coverage.changed));
+  MESSAGE("rules: ", counts(coverage.fired));
+  if (graphs < 500) return;  // a short run looks for wrong values only
+
+  CHECK(coverage.dropped * 5 <= coverage.graphs);
+  CHECK(coverage.symbolic * 3 >= coverage.graphs);
+  for (const ir::OpDef* op : ir::all_ops()) {
+    if (op->name == "custom") continue;  // needs a plug-in
+    CAPTURE(op->name);
+    CHECK(coverage.ops.count(std::string(op->name)) == 1);
+  }
+  for (const Pass& p : all_passes()) {
+    CAPTURE(std::string(p.name));
+    CHECK(coverage.changed[p.name] >= 20);
+  }
+  for (const std::string& rule : rule_names()) {
+    CAPTURE(rule);
+    CHECK(coverage.fired[rule] >= 20);
+  }
+}
