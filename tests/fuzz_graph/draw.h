@@ -99,7 +99,8 @@ using Fragments = std::map<std::string, std::vector<Fragment>>;
 // The graph of a text, its symbols renamed by their ranges, so that fragments share those that mean the same.
 inline Graph with_own_symbols(const std::string& text) {
   std::map<std::string, std::string> names;
-  for (const auto& [symbol, range] : ir::parse_graph(text).symbols->ranges)
+  Graph as_written = ir::parse_graph(text);
+  for (const auto& [symbol, range] : as_written.symbols->ranges)
     names[symbol] = cat(symbol, "_", range.min, "_", range.max);
   std::string out;
   auto word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; };
