@@ -39,6 +39,27 @@ Tensor initial_value(const Slot& slot) {
   return Tensor::zeros(slot.type.dtype, *dims);
 }
 
+bool all_known(const Dim& d, const SymbolValues& symbols) {
+  std::set<std::string> names;
+  d.collect_symbols(names);
+  return std::all_of(names.begin(), names.end(), [&](const auto& n) { return symbols.count(n) != 0; });
+}
+
+// A size whose maker is gone may still be named by a check: N of "N == 2*M" once M is known.
+void solve_sizes(const std::vector<Fact>& checks, SymbolValues& symbols) {
+  auto solve = [&](const Dim& unknown, const Dim& by) {
+    auto symbol = unknown.as_symbol();
+    if (!symbol || symbols.count(*symbol) || !all_known(by, symbols)) return false;
+    symbols[*symbol] = by.eval(symbols);
+    return true;
+  };
+  for (bool found = true; found;) {
+    found = false;
+    for (const Fact& f : checks)
+      if (f.relation == Fact::Relation::equal) found |= solve(f.left, f.right) || solve(f.right, f.left);
+  }
+}
+
 std::string input_place(const Graph& g, size_t index) {
   return cat("input '", g[g.inputs[index]].name, "'");
 }
@@ -139,12 +160,9 @@ void Frame::find_sizes(const SymbolValues& outer) {
              cat("size ", name, " = ", value, " is outside the compiled range ", it->second.min, " to ",
                  it->second.max),
              cat("graph '", g.name, "'"), "compile the model with a wider --shape range");
+  solve_sizes(g.checks, symbols_);
   for (const Fact& f : g.checks) {
-    std::set<std::string> names;
-    f.left.collect_symbols(names);
-    f.right.collect_symbols(names);
-    bool known = std::all_of(names.begin(), names.end(), [&](const auto& n) { return symbols_.count(n); });
-    if (known && !f.holds(symbols_))
+    if (all_known(f.left, symbols_) && all_known(f.right, symbols_) && !f.holds(symbols_))
       fail(ErrorCode::bad_shape,
            cat("sizes must satisfy ", f.str(), ", but they are ", f.left.eval(symbols_), " and ",
                f.right.eval(symbols_)),
@@ -157,11 +175,7 @@ void Frame::find_sizes(const SymbolValues& outer) {
 
 bool Frame::breaks_a_guard() const {
   for (const Fact& f : region_.graph().guards) {
-    std::set<std::string> names;
-    f.left.collect_symbols(names);
-    f.right.collect_symbols(names);
-    bool known = std::all_of(names.begin(), names.end(), [&](const auto& n) { return symbols_.count(n); });
-    if (known && !f.holds(symbols_)) return true;
+    if (all_known(f.left, symbols_) && all_known(f.right, symbols_) && !f.holds(symbols_)) return true;
   }
   return false;
 }

@@ -115,6 +115,19 @@ TEST_CASE("runtime: inputs of the wrong count, type, rank or size are refused by
   });
 }
 
+TEST_CASE("runtime: a size that only a check names is solved from it") {
+  auto e = load(R"(graph "solved"(%x: f32[N]) {
+  symbol N in [0, 100]
+  symbol M in [0, 1000]
+  check M == 2*N @"test"
+  %0 = concat(%x, %x) {axis = 0} : f32[2*N]
+  %1 = reshape(%0) {dims = dims[M, 1]} : f32[M,1]
+  %2 = neg(%1) : f32[M,1]
+  return %2
+})");
+  CHECK(e->run({ramp({3})})[0].tensor.dims() == Dims{6, 1});
+}
+
 TEST_CASE("runtime: kernels are prepared once a size and at most max_programs sizes are kept") {
   ExecutableOptions options;
   options.max_programs = 2;
