@@ -101,6 +101,12 @@ class Parser {
     s.imm[1] = b;
     out_.steps.push_back(s);
   }
+  void rounded(float zero) {
+    GroupStep s;
+    s.op = "round";
+    out_.steps.push_back(s);
+    if (zero != 0) linear(1, zero);
+  }
   void binary(std::string_view op, GroupOperand o) {
     GroupStep s;
     s.kind = GroupStep::binary;
@@ -206,13 +212,15 @@ class Parser {
     const bool one = scalar(scale, value);
     if (n.is("quantize")) {
       if (!one || from == DType::i32) return stop(n, "needs one constant scale and a real operand");
-      linear(1 / value, zero);
+      // The quotient is rounded to f32, then to an integer; the zero point comes last.
+      binary("div", std::move(scale));
+      rounded(zero);
     } else {
       if (from != DType::i32) return stop(n, cat("of ", name(from)));
       const bool dequantize = n.is("dequantize");
       if (dequantize && zero != 0) return stop(n, "of sums with a zero point");
       if (one) {
-        linear(value, dequantize ? 0 : zero);
+        linear(value, 0);
       } else {
         // One scale a channel: it lies along the axis of the result.
         const auto rank = g_->type(current_).shape.size();
@@ -224,8 +232,8 @@ class Parser {
         scale.shape = full;
         scale.reshaped = true;
         binary("mul", std::move(scale));
-        if (!dequantize && zero != 0) linear(1, zero);
       }
+      if (!dequantize) rounded(zero);
     }
     const DType to = g_->type(n.outputs[0]).dtype;
     if (to != DType::f32 && to != DType::i8 && to != DType::u8 && to != DType::bf16)

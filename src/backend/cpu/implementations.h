@@ -13,8 +13,9 @@ void add_tile_programs(Registry& registry);    // pointwise, reductions, softmax
 void add_own_contraction(Registry& registry);  // conv, conv_transpose, matmul without a library
 void add_attention(Registry& registry);
 void add_recurrent(Registry& registry);  // lstm, gru
-void add_ranking(Registry& registry);    // topk, sort, arg_max, cumsum
-void add_movement(Registry& registry);   // transpose, slice, concat, pad, tile
+void add_resample(Registry& registry);
+void add_ranking(Registry& registry);   // topk, sort, arg_max, cumsum
+void add_movement(Registry& registry);  // transpose, slice, concat, pad, tile
 void add_gather(Registry& registry);
 void add_body(Registry& registry);  // fused nodes, node by node
 

@@ -16,6 +16,7 @@ void register_cpu(Registry& registry) {
   cpu::add_own_contraction(registry);
   cpu::add_attention(registry);
   cpu::add_recurrent(registry);
+  cpu::add_resample(registry);
   cpu::add_ranking(registry);
   cpu::add_body(registry);
 #endif

@@ -70,11 +70,10 @@ TEST_CASE("8-bit convolution and product give exact sums") {
     const std::string zero = cat("tensor<", type, "[]>{", 3, "}");
     check_node(cat("graph \"g\"(%x: ", type, x, ", %w: i8", w, ") { %z = constant() {value = ", zero,
                    "} : ", type, "[] %y = conv(%x, %w, _, %z) : i32", y, " return %y }"),
-               {random(t, x, 1, low, high), random(DType::i8, w, 2, -128, 128)}, {"", {false, true}, {}});
+               {random(t, x, 1, low, high), random(DType::i8, w, 2, -128, 128)}, {"", {false, true}});
     check_node(
         cat("graph \"g\"(%a: ", type, "[5,33], %b: i8[33,17]) { %y = matmul(%a, %b) : i32[5,17] return %y }"),
-        {random(t, {5, 33}, 1, low, high), random(DType::i8, {33, 17}, 2, -128, 128)},
-        {"", {false, true}, {}});
+        {random(t, {5, 33}, 1, low, high), random(DType::i8, {33, 17}, 2, -128, 128)}, {"", {false, true}});
   }
   check_node(
       "graph \"g\"(%a: u8[5,33], %b: u8[33,17], %z: u8[], %c: u8[17]) { %y = matmul(%a, %b, %z, %c) : "
@@ -176,7 +175,7 @@ TEST_CASE("a product with bias, activation and residual") {
             ") { %0 = matmul(%a, %w) : ", y, " %1 = add(%0, %b) : ", y, " %2 = gelu(%1) : ", y,
             " %3 = add(%2, %r) : ", y, " return %3 }, kind = \"matmul\"} : ", y, " return %o }"),
         {random(t, {2, 9, 64}, 1), random(t, {64, 48}, 2), random(t, {48}, 3), random(t, {2, 9, 48}, 4)},
-        {"", {false, true}, {}}, kSums);
+        {"", {false, true}}, kSums);
   }
 }
 

@@ -48,3 +48,16 @@ TEST_CASE("layouts change and come back, with channels that do not fill a block"
                      {random(t, d, 1, 0, 100)});
         }
 }
+
+TEST_CASE("resample: every mode, plain and channels last") {
+  for (const char* mode : {"nearest", "linear", "cubic"})
+    for (const char* type : {"f32", "bf16"})
+      for (const char* layout : {"", "{nhwc}"})
+        for (const Dims& to : {Dims{2, 3, 10, 14}, Dims{2, 3, 3, 5}, Dims{2, 3, 5, 7}, Dims{2, 3, 5, 20}}) {
+          const DType t = *dtype_from_name(type);
+          check_node(cat("graph \"g\"(%x: ", type, "[2,3,5,7]", layout,
+                         ") { %y = resample(%x) {axes = [2,3], dims = dims", to, ", mode = \"", mode,
+                         "\", coordinates = \"half_pixel\"} : ", type, to, layout, " return %y }"),
+                     {random(t, {2, 3, 5, 7}, 1)}, {}, Measure::absolute);
+        }
+}

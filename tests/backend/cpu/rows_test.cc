@@ -19,7 +19,7 @@ TEST_CASE("reductions over any axes") {
                         {{3, 70}, "[0]", {1, 70}, {70}},
                         {{2, 3, 4, 5}, "[1,3]", {2, 1, 4, 1}, {2, 4}},
                         {{2, 3, 33}, "[-1,-2]", {2, 1, 1}, {2}},
-                        {{4000}, "[0]", {1}, {}},
+                        {{4000}, "[0]", {1}},
                         {{2, 0}, "[1]", {2, 1}, {2}},
                         {{2, 8, 20, 21}, "[2,3]", {2, 8, 1, 1}, {2, 8}}};
   for (const Case& c : cases)
@@ -72,7 +72,7 @@ TEST_CASE("groups of pointwise and reduction nodes run as one loop") {
                  body, " return %8, %4 }, kind = \"reduce\"} : ", x, ", f32[5,3] return %o, %s }"),
              {random(DType::f32, {5, 3, 200}, 1), random(DType::f32, {200}, 2),
               random(DType::boolean, {3, 1}, 3, 0, 2)},
-             {"cpu.tile", {}, {}}, Measure::absolute);
+             {"cpu.tile", {}}, Measure::absolute);
 }
 
 TEST_CASE("an operand computed from a longer loop is refused by name") {
@@ -89,5 +89,24 @@ TEST_CASE("an operand computed from a longer loop is refused by name") {
       "[0], keep_dims = true} : f32[1,8] %1 = reduce_sum(%0) {axes = [1]} : f32[1] return %1 }, kind = "
       "\"reduce\"} "
       ": f32[1] return %o }",
-      {random(DType::f32, {4, 8}, 1)}, {"cpu.body", {}, {}}, Measure::absolute);
+      {random(DType::f32, {4, 8}, 1)}, {"cpu.body", {}}, Measure::absolute);
+}
+
+TEST_CASE("pairs of cheap steps become one, whichever side the value stands on") {
+  const std::string x = "f32[3,70]", head = cat("%a: ", x, ", %b: ", x, ", %c: f32[70], %d: f32[3,1]");
+  for (const char* body : {"%0 = sub(%a, %b) : X %1 = mul(%c, %0) : X %2 = add(%d, %1) : X",
+                           "%0 = mul(%a, %b) : X %1 = sub(%c, %0) : X %2 = square(%1) : X",
+                           "%0 = mul(%a, %d) : X %1 = sub(%0, %c) : X %2 = relu(%1) : X",
+                           "%0 = add(%a, %d) : X %1 = mul(%c, %0) : X %2 = mul(%1, %b) : X",
+                           "%0 = mul(%a, %b) : X %1 = add(%0, %d) : X %2 = relu(%1) : X",
+                           "%0 = add(%a, %b) : X %1 = add(%c, %0) : X %2 = relu(%1) : X",
+                           "%0 = sub(%d, %a) : X %1 = square(%0) : X %2 = add(%1, %0) : X"}) {
+    std::string steps = body;
+    for (size_t at; (at = steps.find('X')) != steps.npos;) steps.replace(at, 1, x);
+    check_node(cat("graph \"g\"(", head, ") { %o = fused(%a, %b, %c, %d) {body = graph \"b\"(", head, ") { ",
+                   steps, " return %2 }, kind = \"pointwise\"} : ", x, " return %o }"),
+               {random(DType::f32, {3, 70}, 1), random(DType::f32, {3, 70}, 2), random(DType::f32, {70}, 3),
+                random(DType::f32, {3, 1}, 4)},
+               {"cpu.tile", {}}, Measure::absolute);
+  }
 }

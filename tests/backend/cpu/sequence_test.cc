@@ -68,6 +68,6 @@ TEST_CASE("lstm and gru in both directions, with lengths and initial states") {
           check_node(cat("graph \"g\"(", head, ") { %y, %n", lstm ? ", %c1" : "", " = ", op, "(", args, ") {",
                          attrs, "} : f32", y, ", f32", h, lstm ? cat(", f32", h) : "", " return %y, %n",
                          lstm ? ", %c1" : "", " }"),
-                     in, {"", {false, constant, constant}, {}}, Measure::absolute);
+                     in, {"", {false, constant, constant}}, Measure::absolute);
         }
 }

@@ -75,7 +75,7 @@ class Compiler {
     for (size_t i = 0; i < r_.inputs.size(); ++i)
       if (r_.inputs[i]) input_of_.emplace(r_.inputs[i].index, static_cast<int>(i));
     for (ir::NodeId id : r_.nodes) emit(id);
-    fuse_multiply_add();
+    fuse_steps();
     for (size_t i = 0; i < r_.outputs.size(); ++i) add_sink(i);
     build_nest();
     assign_slots();
@@ -101,8 +101,9 @@ class Compiler {
         out[a] = dims[--from];
     return out;
   }
-  // The register of an operand; for inputs and constants one that reads it as `user` aligns it.
-  int use(ir::ValueId v, bool squeezed = false) {
+  // The register of an operand; for inputs and constants one that reads it as the user aligns it: at the
+  // right, without the reduced axes (squeezed), or a vector along `axis`.
+  int use(ir::ValueId v, bool squeezed = false, int64_t axis = -1) {
     if (place(v).kind != Place::source) return reg_[v.index];
     // Through reshapes to the bytes.
     ir::ValueId bytes = v;
@@ -127,7 +128,8 @@ class Compiler {
     const Lane lane = lane_of(dtype(v));
     if (constant.defined() && constant.count() == 1 && lane != Lane::i64)
       return constant_register(lane, constant.get_double(0));
-    Dims full = aligned(dims, squeezed);
+    Dims full = axis < 0 ? aligned(dims, squeezed) : Dims(space_.size(), 1);
+    if (axis >= 0) full[static_cast<size_t>(axis)] = element_count(dims);
     auto key = std::make_pair(bytes.index, full);
     if (auto it = source_regs_.find(key); it != source_regs_.end()) return it->second;
     Source s;
@@ -189,8 +191,11 @@ class Compiler {
   int f32(Code code, std::initializer_list<int> in, double imm0 = 0, double imm1 = 0) {
     const bool reduces = code == Code::reduce_sum || code == Code::reduce_max || code == Code::reduce_min ||
                          code == Code::reduce_prod || code == Code::reduce_squares;
-    return step(f32_step(code, target_.isa), code >= Code::eq && code <= Code::ge ? Lane::boolean : Lane::f32,
-                in, static_cast<float>(imm0), static_cast<float>(imm1), nullptr, reduces);
+    const int r =
+        step(f32_step(code, target_.isa), code >= Code::eq && code <= Code::ge ? Lane::boolean : Lane::f32,
+             in, static_cast<float>(imm0), static_cast<float>(imm1), nullptr, reduces);
+    p_.code.back().code = code;
+    return r;
   }
   int number(double v) { return constant_register(Lane::f32, v); }
 
@@ -198,10 +203,11 @@ class Compiler {
   void emit_pointwise(const ir::Node& n);
   void emit_cast(const ir::Node& n);
   void emit_norm(const ir::Node& n);
+  void emit_channelwise(const ir::Node& n);
   int emit_composite(const ir::Node& n, int x);
   void set(ir::ValueId v, int r) { reg_[v.index] = r; }
 
-  void fuse_multiply_add();
+  void fuse_steps();
   void add_sink(size_t output);
   void build_nest();
   void assign_slots();
@@ -246,6 +252,8 @@ void Compiler::emit(ir::NodeId id) {
     }
     case Role::row_norm:
       return emit_norm(n);
+    case Role::channelwise:
+      return emit_channelwise(n);
     default:
       return emit_pointwise(n);
   }
@@ -329,6 +337,38 @@ void Compiler::emit_pointwise(const ir::Node& n) {
   set(n.outputs[0], y);
 }
 
+// f32 throughout: quotients and products are rounded to f32 before a rounding to integers.
+void Compiler::emit_channelwise(const ir::Node& n) {
+  const int64_t axis = parameter_axis(n, static_cast<int64_t>(space_.size()));
+  const int x = use(n.inputs[0]);
+  auto parameter = [&](size_t i) { return use(n.inputs[i], false, axis); };
+  auto convert = [&](int r, DType to) {
+    auto info = std::make_shared<WideInfo>();
+    info->lane = p_.registers[static_cast<size_t>(r)].lane;
+    info->dtype = to;
+    return info->lane == lane_of(to)
+               ? r
+               : step(convert_step(info->lane, lane_of(to)), lane_of(to), {r}, 0, 0, info);
+  };
+  const bool has_zero = n.inputs.size() > 2 && n.inputs[2];
+  const DType to = dtype(n.outputs[0]);
+  if (n.is("batch_norm")) {
+    const int rstd = f32(Code::rsqrt, {f32(Code::add, {parameter(4), number(n.get_real("eps"))})});
+    const int centred = f32(Code::sub, {x, parameter(3)});
+    const int scaled = f32(Code::mul, {centred, f32(Code::mul, {rstd, parameter(1)})});
+    return set(n.outputs[0], f32(Code::add, {scaled, parameter(2)}));
+  }
+  if (n.is("quantize") || n.is("requantize")) {
+    const Code scale = n.is("quantize") ? Code::div : Code::mul;
+    int y = f32(Code::round, {f32(scale, {convert(x, DType::f32), parameter(1)})});
+    if (has_zero) y = f32(Code::add, {y, convert(parameter(2), DType::f32)});
+    return set(n.outputs[0], convert(y, to));
+  }
+  int y = convert(x, DType::f32);
+  if (has_zero) y = f32(Code::sub, {y, convert(parameter(2), DType::f32)});
+  set(n.outputs[0], f32(Code::mul, {y, parameter(1)}));
+}
+
 void Compiler::emit_norm(const ir::Node& n) {
   const int x = use(n.inputs[0]);
   int64_t count = 1;
@@ -360,9 +400,32 @@ void Compiler::emit_norm(const ir::Node& n) {
   if (n.outputs.size() > (centred ? 2u : 1u)) set(n.outputs[centred ? 2 : 1], rstd);
 }
 
-// a * b whose only reader is an addition becomes one step.
-void Compiler::fuse_multiply_add() {
-  const StepFunction mul = f32_step(Code::mul, target_.isa), add = f32_step(Code::add, target_.isa);
+struct Pair {
+  Code first, second;
+  int side;  // operand of the second step that the first one yields
+  Code both;
+};
+// Two cheap steps in one pass over L1. (x, y, z): the first step's operands, then the second's other one.
+constexpr Pair kPairs[] = {{Code::mul, Code::add, 0, Code::multiply_add},
+                           {Code::mul, Code::add, 1, Code::multiply_add},
+                           {Code::add, Code::relu, 0, Code::add_relu},
+                           {Code::multiply_add, Code::relu, 0, Code::multiply_add_relu},
+                           {Code::sub, Code::square, 0, Code::sub_square},
+                           {Code::sub, Code::mul, 0, Code::sub_mul},
+                           {Code::sub, Code::mul, 1, Code::sub_mul},
+                           {Code::add, Code::mul, 0, Code::add_mul},
+                           {Code::add, Code::mul, 1, Code::add_mul},
+                           {Code::add, Code::add, 0, Code::add_add},
+                           {Code::add, Code::add, 1, Code::add_add},
+                           {Code::mul, Code::mul, 0, Code::mul_mul},
+                           {Code::mul, Code::mul, 1, Code::mul_mul},
+                           {Code::mul, Code::sub, 0, Code::mul_sub},
+                           {Code::mul, Code::sub, 1, Code::sub_product},
+                           {Code::sub_mul, Code::add, 0, Code::sub_multiply_add},
+                           {Code::sub_mul, Code::add, 1, Code::sub_multiply_add}};
+
+// A step whose only reader can take it over becomes one with it. Runs in order, so triples form from pairs.
+void Compiler::fuse_steps() {
   std::vector<int> readers(p_.registers.size(), 0), writer(p_.registers.size(), -1);
   for (size_t i = 0; i < p_.code.size(); ++i) {
     for (int r : p_.code[i].in)
@@ -370,24 +433,25 @@ void Compiler::fuse_multiply_add() {
     writer[static_cast<size_t>(p_.code[i].out)] = static_cast<int>(i);
   }
   for (ir::ValueId v : r_.outputs)
-    if (reg_[v.index] >= 0) ++readers[static_cast<size_t>(reg_[v.index])];
+    if (place(v).kind != Place::source && reg_[v.index] >= 0) ++readers[static_cast<size_t>(reg_[v.index])];
   std::vector<bool> dead(p_.code.size(), false);
-  for (Instruction& i : p_.code) {
-    if (i.f != add || i.one) continue;
-    for (int side = 0; side < 2; ++side) {
-      const auto r = static_cast<size_t>(i.in[side]);
+  for (Instruction& i : p_.code)
+    for (const Pair& pair : kPairs) {
+      if (i.one || i.code != pair.second || i.in[pair.side] < 0) continue;
+      const auto r = static_cast<size_t>(i.in[pair.side]);
       if (writer[r] < 0 || readers[r] != 1) continue;
       const auto w = static_cast<size_t>(writer[r]);
-      if (p_.code[w].f != mul || p_.code[w].one || dead[w]) continue;
-      const int other = i.in[1 - side];
-      i.f = f32_step(Code::multiply_add, target_.isa);
-      i.in[0] = p_.code[w].in[0];
-      i.in[1] = p_.code[w].in[1];
-      i.in[2] = other;
+      const Instruction& first = p_.code[w];
+      if (first.code != pair.first || first.one || dead[w]) continue;
+      const int other = i.in[1 - pair.side];
+      int count = 0;
+      while (count < 3 && first.in[count] >= 0) ++count;
+      std::copy_n(first.in, count, i.in);
+      if (pair.second != Code::relu && pair.second != Code::square) i.in[count] = other;
+      i.code = pair.both;
+      i.f = f32_step(i.code, target_.isa);
       dead[w] = true;
-      break;
     }
-  }
   size_t kept = 0;
   for (size_t i = 0; i < p_.code.size(); ++i)
     if (!dead[i]) {

@@ -48,6 +48,10 @@ HWY_INLINE void map1(const Step& s, int64_t n, F f) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
   const Operand a(s, 0);
   auto* out = static_cast<float*>(s.out);
+  if (n == 1) {  // what is one value a row
+    *out = hn::GetLane(f(splat(*a.p)));
+    return;
+  }
   int64_t i = 0;
   for (; i + lanes <= n; i += lanes) hn::StoreU(f(a.load(i)), DF(), out + i);
   if (i < n) store_tail(f(a.load_tail(i, n - i)), out + i, n - i);
@@ -57,6 +61,10 @@ HWY_INLINE void map2(const Step& s, int64_t n, F f) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
   const Operand a(s, 0), b(s, 1);
   auto* out = static_cast<float*>(s.out);
+  if (n == 1) {
+    *out = hn::GetLane(f(splat(*a.p), splat(*b.p)));
+    return;
+  }
   int64_t i = 0;
   if (!a.one && !b.one)
     for (; i + lanes <= n; i += lanes)
@@ -70,7 +78,15 @@ HWY_INLINE void map3(const Step& s, int64_t n, F f) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
   const Operand a(s, 0), b(s, 1), c(s, 2);
   auto* out = static_cast<float*>(s.out);
+  if (n == 1) {
+    *out = hn::GetLane(f(splat(*a.p), splat(*b.p), splat(*c.p)));
+    return;
+  }
   int64_t i = 0;
+  if (!a.one && !b.one && !c.one)
+    for (; i + lanes <= n; i += lanes)
+      hn::StoreU(f(hn::LoadU(DF(), a.p + i), hn::LoadU(DF(), b.p + i), hn::LoadU(DF(), c.p + i)), DF(),
+                 out + i);
   for (; i + lanes <= n; i += lanes) hn::StoreU(f(a.load(i), b.load(i), c.load(i)), DF(), out + i);
   if (i < n)
     store_tail(f(a.load_tail(i, n - i), b.load_tail(i, n - i), c.load_tail(i, n - i)), out + i, n - i);
@@ -136,16 +152,11 @@ HWY_INLINE void reduce(const Step& s, int64_t n, float start, F f, G combine) {
     r1 = hn::Load(DF(), keep);
   }
   const VF all = combine(combine(r0, r1), combine(r2, r3));
-  alignas(64) float parts[kMaxLanes];
+  // Pairwise over the lanes; what lies above `width` takes part but is not used.
+  alignas(64) float parts[2 * kMaxLanes] = {};
   hn::Store(all, DF(), parts);
-  // Pairwise over the lanes.
   for (int64_t width = lanes / 2; width > 0; width /= 2)
-    for (int64_t k = 0; k < width; ++k) {
-      alignas(64) float x[kMaxLanes] = {parts[k]}, y[kMaxLanes] = {parts[k + width]};
-      alignas(64) float z[kMaxLanes];
-      hn::Store(combine(hn::Load(DF(), x), hn::Load(DF(), y)), DF(), z);
-      parts[k] = z[0];
-    }
+    hn::Store(combine(hn::Load(DF(), parts), hn::LoadU(DF(), parts + width)), DF(), parts);
   *static_cast<float*>(s.out) = parts[0];
 }
 void reduce_sum(const Step& s, int64_t n) {
@@ -284,7 +295,7 @@ MAP1(rsqrt, hn::Div(one(), hn::Sqrt(x)))
 MAP1(tanh, tanh_ps(x))
 MAP1(erf, erf_ps(x))
 MAP1(sigmoid, sigmoid_ps(x))
-MAP1(silu, hn::Mul(x, sigmoid_ps(x)))
+MAP1(silu, silu_ps(x))
 MAP1(gelu_erf, gelu_erf_ps(x))
 MAP1(gelu_tanh, gelu_tanh_ps(x))
 MAP1(hard_swish, hn::Mul(x, min_nan(max_nan(hn::MulAdd(x, splat(1.0f / 6), splat(0.5f)), zero()), one())))
@@ -300,8 +311,34 @@ MAP2(max, max_nan(x, y))
 MAP2(min, min_nan(x, y))
 MAP2(prelu, hn::IfThenElse(hn::Lt(x, zero()), hn::Mul(x, y), x))
 MAP3(multiply_add, hn::MulAdd(x, y, z))
+MAP2(add_relu, max_nan(hn::Add(x, y), zero()))
+MAP3(multiply_add_relu, max_nan(hn::MulAdd(x, y, z), zero()))
+MAP3(sub_mul, hn::Mul(hn::Sub(x, y), z))
+MAP3(add_mul, hn::Mul(hn::Add(x, y), z))
+MAP3(add_add, hn::Add(hn::Add(x, y), z))
+MAP3(mul_mul, hn::Mul(hn::Mul(x, y), z))
+MAP3(mul_sub, hn::MulSub(x, y, z))
+MAP3(sub_product, hn::NegMulAdd(x, y, z))
 MAP3(clamp, min_nan(max_nan(x, y), z))
 MAP3(norm, hn::Mul(hn::Sub(x, y), z))
+void sub_square_step(const Step& s, int64_t n) {
+  map2(s, n, [](VF x, VF y) HWY_ATTR {
+    const VF c = hn::Sub(x, y);
+    return hn::Mul(c, c);
+  });
+}
+void sub_multiply_add_step(const Step& s, int64_t n) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
+  const Operand a(s, 0), b(s, 1), c(s, 2), e(s, 3);
+  auto* out = static_cast<float*>(s.out);
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes)
+    hn::StoreU(hn::MulAdd(hn::Sub(a.load(i), b.load(i)), c.load(i), e.load(i)), DF(), out + i);
+  if (i < n)
+    store_tail(hn::MulAdd(hn::Sub(a.load_tail(i, n - i), b.load_tail(i, n - i)), c.load_tail(i, n - i),
+                          e.load_tail(i, n - i)),
+               out + i, n - i);
+}
 COMPARE(eq, x == y)
 COMPARE(ne, x != y)
 COMPARE(lt, x < y)
@@ -309,76 +346,76 @@ COMPARE(le, x <= y)
 COMPARE(gt, x > y)
 COMPARE(ge, x >= y)
 
+struct CodeStep {
+  Code code;
+  StepFunction f;
+};
+constexpr CodeStep kSteps[] = {{Code::neg, neg_step},
+                               {Code::abs, abs_step},
+                               {Code::sign, sign_step},
+                               {Code::reciprocal, reciprocal_step},
+                               {Code::relu, relu_step},
+                               {Code::floor, floor_step},
+                               {Code::ceil, ceil_step},
+                               {Code::round, round_step},
+                               {Code::trunc, trunc_step},
+                               {Code::square, square_step},
+                               {Code::exp, exp_step},
+                               {Code::log, log_step},
+                               {Code::sqrt, sqrt_step},
+                               {Code::rsqrt, rsqrt_step},
+                               {Code::tanh, tanh_step},
+                               {Code::erf, erf_step},
+                               {Code::sigmoid, sigmoid_step},
+                               {Code::silu, silu_step},
+                               {Code::gelu_erf, gelu_erf_step},
+                               {Code::gelu_tanh, gelu_tanh_step},
+                               {Code::hard_swish, hard_swish_step},
+                               {Code::hard_sigmoid, hard_sigmoid_step},
+                               {Code::leaky_relu, leaky_relu_step},
+                               {Code::elu, elu_step},
+                               {Code::softsign, softsign_step},
+                               {Code::add, add_step},
+                               {Code::sub, sub_step},
+                               {Code::mul, mul_step},
+                               {Code::div, div_step},
+                               {Code::max, max_step},
+                               {Code::min, min_step},
+                               {Code::prelu, prelu_step},
+                               {Code::multiply_add, multiply_add_step},
+                               {Code::add_relu, add_relu_step},
+                               {Code::multiply_add_relu, multiply_add_relu_step},
+                               {Code::sub_square, sub_square_step},
+                               {Code::sub_mul, sub_mul_step},
+                               {Code::add_mul, add_mul_step},
+                               {Code::add_add, add_add_step},
+                               {Code::mul_mul, mul_mul_step},
+                               {Code::mul_sub, mul_sub_step},
+                               {Code::sub_product, sub_product_step},
+                               {Code::sub_multiply_add, sub_multiply_add_step},
+                               {Code::clamp, clamp_step},
+                               {Code::norm, norm_step},
+                               {Code::eq, eq_step},
+                               {Code::ne, ne_step},
+                               {Code::lt, lt_step},
+                               {Code::le, le_step},
+                               {Code::gt, gt_step},
+                               {Code::ge, ge_step},
+                               {Code::select, select},
+                               {Code::reduce_sum, reduce_sum},
+                               {Code::reduce_max, reduce_max},
+                               {Code::reduce_min, reduce_min},
+                               {Code::reduce_prod, reduce_prod},
+                               {Code::reduce_squares, reduce_squares},
+                               {Code::exp_sum, exp_sum},
+                               {Code::norm_affine, norm_affine},
+                               {Code::round_bf16, round_bf16},
+                               {Code::round_f16, round_f16}};
+
 StepFunction find(Code code) {
-  switch (code) {
-#define CASE(name) \
-  case Code::name: \
-    return name##_step;
-    CASE(neg);
-    CASE(abs);
-    CASE(sign);
-    CASE(reciprocal);
-    CASE(relu);
-    CASE(floor);
-    CASE(ceil);
-    CASE(round);
-    CASE(trunc);
-    CASE(square);
-    CASE(exp);
-    CASE(log);
-    CASE(sqrt);
-    CASE(rsqrt);
-    CASE(tanh);
-    CASE(erf);
-    CASE(sigmoid);
-    CASE(silu);
-    CASE(gelu_erf);
-    CASE(gelu_tanh);
-    CASE(hard_swish);
-    CASE(hard_sigmoid);
-    CASE(leaky_relu);
-    CASE(elu);
-    CASE(softsign);
-    CASE(add);
-    CASE(sub);
-    CASE(mul);
-    CASE(div);
-    CASE(max);
-    CASE(min);
-    CASE(prelu);
-    CASE(multiply_add);
-    CASE(clamp);
-    CASE(eq);
-    CASE(ne);
-    CASE(lt);
-    CASE(le);
-    CASE(gt);
-    CASE(ge);
-    CASE(norm);
-#undef CASE
-    case Code::select:
-      return select;
-    case Code::reduce_sum:
-      return reduce_sum;
-    case Code::reduce_max:
-      return reduce_max;
-    case Code::reduce_min:
-      return reduce_min;
-    case Code::reduce_prod:
-      return reduce_prod;
-    case Code::reduce_squares:
-      return reduce_squares;
-    case Code::exp_sum:
-      return exp_sum;
-    case Code::norm_affine:
-      return norm_affine;
-    case Code::round_bf16:
-      return round_bf16;
-    case Code::round_f16:
-      return round_f16;
-    default:
-      return nullptr;
-  }
+  for (const CodeStep& row : kSteps)
+    if (row.code == code) return row.f;
+  return nullptr;
 }
 
 }  // namespace pelton::backend::cpu::HWY_NAMESPACE

@@ -24,6 +24,7 @@ struct Register {
 
 struct Instruction {
   StepFunction f = nullptr;
+  Code code = Code::none;  // f32 steps
   int in[5] = {-1, -1, -1, -1, -1};
   int out = -1, out2 = -1;
   float imm[2] = {};

@@ -67,6 +67,7 @@ class Analyser {
       if (!fits(v)) return false;
     if (n.op->scalar && !n.is("select") && !scalar_fits(id)) return false;
     const Role role = cpu::role(n);
+    if (role == Role::channelwise) return channelwise_fits(id);
     const bool f32_only =
         role == Role::row_norm || role == Role::reduce || n.op->family != ir::Family::pointwise;
     if (f32_only && role != Role::constant && role != Role::cast && role != Role::broadcast &&
@@ -94,6 +95,15 @@ class Analyser {
     if (!has) refuse(id, cat("has no function of ", name(dtype)));
     return has;
   }
+  bool channelwise_fits(ir::NodeId id) {
+    const ir::Node& n = g_[id];
+    const DType scale = g_.type(n.inputs[1]).dtype, data = g_.type(n.inputs[0]).dtype;
+    if (lane_of(scale) != Lane::f32 || lane_of(data) == Lane::f64)
+      refuse(id, cat("needs f32, f16 or bf16 parameters, got ", name(scale)));
+    else if (n.op->find_attr("block") && n.get_int("block") != 0)
+      refuse(id, "has a scale a block");
+    return a_.reason.empty();
+  }
   const Place& of(ir::ValueId v) const { return a_.places[v.index]; }
   void set(ir::ValueId v, Place::Kind kind) { a_.places[v.index] = {kind, g_.type(v).shape}; }
 
@@ -106,6 +116,15 @@ class Analyser {
         return set(n.outputs[0], Place::source);
       case Role::reshape:
         return place_reshape(id);
+      case Role::channelwise: {
+        const Place::Kind kind = of(n.inputs[0]).kind;
+        if (kind == Place::row || kind == Place::squeezed || shape.size() != rank)
+          return refuse(id, "works on a reduced value");
+        for (size_t i = 1; i < n.inputs.size(); ++i)
+          if (n.inputs[i] && of(n.inputs[i]).kind != Place::source)
+            return refuse(id, "has computed parameters");
+        return set(n.outputs[0], Place::full);
+      }
       case Role::reduce:
       case Role::row_norm: {
         const Place& x = of(n.inputs[0]);
@@ -225,12 +244,20 @@ Role role(const ir::Node& n) {
   if (op == "broadcast_to") return Role::broadcast;
   if (op == "reshape") return Role::reshape;
   if (n.op->scalar || among(op, kPointwiseComposites)) return Role::pointwise;
+  if (op == "batch_norm" || op == "quantize" || op == "dequantize" || op == "requantize")
+    return Role::channelwise;
   static constexpr std::string_view reductions[] = {"reduce_sum", "reduce_mean", "reduce_max", "reduce_min",
                                                     "reduce_prod"};
   if (among(op, reductions)) return Role::reduce;
   static constexpr std::string_view norms[] = {"softmax", "log_softmax", "layer_norm", "rms_norm"};
   if (among(op, norms)) return Role::row_norm;
   return Role::none;
+}
+
+int64_t parameter_axis(const ir::Node& n, int64_t rank) {
+  if (n.is("batch_norm")) return 1;
+  const int64_t axis = n.get_int("axis");
+  return axis < 0 ? axis + rank : axis;
 }
 
 ir::Ints reduced_axes(const ir::Node& n, int64_t rank) {

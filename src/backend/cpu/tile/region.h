@@ -24,14 +24,17 @@ enum class Role : uint8_t {
   constant,
   pointwise,  // element by element, broadcasting
   cast,
-  broadcast,  // broadcast_to
-  reshape,    // only adds or drops dims of size 1, or re-shapes an input
-  reduce,     // reduce_*: drops or keeps the axes
-  row_norm,   // softmax, norms: keeps the shape, works along its axes
+  broadcast,    // broadcast_to
+  channelwise,  // batch_norm, quantize, dequantize, requantize: parameters lie along one axis
+  reshape,      // only adds or drops dims of size 1, or re-shapes an input
+  reduce,       // reduce_*: drops or keeps the axes
+  row_norm,     // softmax, norms: keeps the shape, works along its axes
 };
 Role role(const ir::Node& node);
 // Reduced axes of a reduce or row_norm node whose operand has this rank, ascending.
 ir::Ints reduced_axes(const ir::Node& node, int64_t rank);
+// Axis of the parameters of a channelwise node on a tensor of this rank.
+int64_t parameter_axis(const ir::Node& node, int64_t rank);
 
 // How a value lies in the iteration space of the region.
 struct Place {

@@ -60,6 +60,17 @@ enum class Code : uint8_t {
   // three operands, f32
   multiply_add,  // a b + c
   clamp,         // min(max(a, b), c)
+  // pairs of the above in one pass
+  add_relu,           // max(a + b, 0)
+  multiply_add_relu,  // max(a b + c, 0)
+  sub_square,         // (a - b)^2
+  sub_mul,            // (a - b) c
+  add_mul,            // (a + b) c
+  add_add,            // (a + b) + c
+  mul_mul,            // (a b) c
+  mul_sub,            // a b - c
+  sub_product,        // c - a b
+  sub_multiply_add,   // (a - b) c + d
   // comparisons of f32, yielding booleans
   eq,
   ne,

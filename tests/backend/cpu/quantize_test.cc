@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include "backend/cpu/harness.h"
+#include "base/cat.h"
+
+using namespace pelton;
+using namespace pelton::test;
+
+TEST_CASE("quantize and dequantize, one scale or one a channel") {
+  for (const char* type : {"u8", "i8", "i16"})
+    for (bool channels : {false, true}) {
+      const DType t = *dtype_from_name(type);
+      const Dims d = {2, 5, 70}, s = channels ? Dims{5} : Dims{};
+      const Tensor scale = random(DType::f32, s, 2, 0.01, 0.1), zero = random(t, s, 3, 0, 20);
+      check_node(cat("graph \"g\"(%x: f32", d, ", %s: f32", s, ", %z: ", type, s,
+                     ") { %y = quantize(%x, %s, %z) {to = ", type, "} : ", type, d, " return %y }"),
+                 {random(DType::f32, d, 1, -9, 9), scale, zero});
+      check_node(cat("graph \"g\"(%x: ", type, d, ", %s: f32", s, ", %z: ", type, s,
+                     ") { %y = dequantize(%x, %s, %z) {to = f32} : f32", d, " return %y }"),
+                 {random(t, d, 1, 0, 120), scale, zero});
+    }
+}
+
+TEST_CASE("batch_norm in every layout") {
+  for (const char* layout : {"", "{nhwc}", "{c16}"}) {
+    const Dims d = {2, 16, 5, 7}, c = {16};
+    const std::string t = cat("f32", d, layout), v = cat("f32", c);
+    check_node(cat("graph \"g\"(%x: ", t, ", %s: ", v, ", %b: ", v, ", %m: ", v, ", %v: ", v,
+                   ") { %y = batch_norm(%x, %s, %b, %m, %v) {eps = 1e-5} : ", t, " return %y }"),
+               {random(DType::f32, d, 1), random(DType::f32, c, 2), random(DType::f32, c, 3),
+                random(DType::f32, c, 4), random(DType::f32, c, 5, 0.5, 2)},
+               {}, Measure::absolute);
+  }
+}
+
+TEST_CASE("an integer product comes back to 8 bits in the same kernel") {
+  const std::string head = "%a: u8[9,64], %w: i8[64,48], %s: f32[48], %z: u8[]";
+  for (const char* step : {"requantize(%0, %s, %z) {axis = 1, to = u8} : u8[9,48]",
+                           "dequantize(%0, %s) {axis = 1, to = f32} : f32[9,48]"}) {
+    const std::string type = std::string(step).find("u8[9") != std::string::npos ? "u8[9,48]" : "f32[9,48]";
+    const std::string outer = head.substr(0, head.rfind(", %z"));
+    check_node(cat("graph \"g\"(", outer,
+                   ") { %z = constant() {value = tensor<u8[]>{128}} : u8[] %o = fused(%a, %w, %s, %z) {body "
+                   "= graph \"b\"(",
+                   head, ") { %0 = matmul(%a, %w) : i32[9,48] %1 = ", step,
+                   " return %1 }, kind = \"matmul\"} : ", type, " return %o }"),
+               {random(DType::u8, {9, 64}, 1, 0, 256), random(DType::i8, {64, 48}, 2, -128, 128),
+                random(DType::f32, {48}, 3, 0.0005, 0.001)},
+               {"", {false, true, true}, true}, Measure::absolute);
+  }
+}
