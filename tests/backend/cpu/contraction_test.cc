@@ -3,6 +3,7 @@
 
 #include "backend/cpu/harness.h"
 #include "base/cat.h"
+#include "base/thread_pool.h"
 #include "ir/text.h"
 
 using namespace pelton;
@@ -188,4 +189,27 @@ TEST_CASE("refusals say what does not fit") {
       "graph \"g\"(%x: f4e2m1[4,4], %w: f4e2m1[4,4]) { %y = concat(%x, %w) {axis = 0} : f4e2m1[8,4] return "
       "%y }");
   CHECK(refusal(small, "cpu.concat").find("f4e2m1") != std::string::npos);
+}
+
+TEST_CASE("bits do not depend on the number of threads") {
+  const char* const texts[] = {
+      "graph \"g\"(%a: f32[3,5000], %b: f32[5000,40]) { %y = matmul(%a, %b) : f32[3,40] return %y }",
+      "graph \"g\"(%a: f32[1,64,14,14]{nhwc}, %b: f32[64,64,3,3]) { %y = conv(%a, %b) : "
+      "f32[1,64,12,12]{nhwc} return %y }",
+      "graph \"g\"(%a: f32[1,2000], %b: f32[1,1]) { %y = softmax(%a) {axis = 1} : f32[1,2000] return %y }"};
+  for (const char* text : texts) {
+    const ir::Graph g = ir::parse_graph(text);
+    std::vector<Tensor> inputs;
+    for (ir::ValueId v : g.inputs)
+      inputs.push_back(random(DType::f32, *as_dims(g.type(v).shape), 7 + v.index));
+    Options o;
+    o.constant = {false, true};
+    set_threads(1);
+    const Tensor one = run_on_cpu(g, inputs, o)[0];
+    for (int threads : {2, 5}) {
+      set_threads(threads);
+      CHECK(run_on_cpu(g, inputs, o)[0].same_bytes(one));
+    }
+    set_threads(0);
+  }
 }

@@ -152,7 +152,7 @@ std::unique_ptr<Kernel> build(const Problem& p) {
   if (weights.constant.defined())
     w_at = plain_w == pd.weights_desc() && weights.input >= 0
                ? input(weights.input)
-               : sequence->keep(reorder_now(weights.constant, plain_w, pd.weights_desc()));
+               : sequence->keep(reordered(weights.constant, plain_w, pd.weights_desc()));
   else
     w_at = plain_w == pd.weights_desc()
                ? input(weights.input)

@@ -2,6 +2,7 @@
 #include "backend/cpu/onednn/engine.h"
 
 #include <cstring>
+#include <map>
 
 #include "base/cat.h"
 
@@ -117,8 +118,8 @@ int64_t Sequence::reserve(int64_t bytes) {
   scratch_bytes_ += align64(bytes);
   return at;
 }
-Place Sequence::keep(Tensor packed) {
-  packed_bytes_ += packed.bytes();
+Place Sequence::keep(std::shared_ptr<const Tensor> packed) {
+  packed_bytes_ += packed->bytes();
   packed_.push_back(std::move(packed));
   return {Place::packed, static_cast<int64_t>(packed_.size()) - 1};
 }
@@ -145,7 +146,7 @@ std::unique_ptr<Sequence::Bound> Sequence::bind() const {
     auto& list = bound->arguments.emplace_back();
     for (const Argument& a : step.arguments) {
       void* fixed = a.place.kind == Place::packed
-                        ? const_cast<void*>(packed_[static_cast<size_t>(a.place.index)].data())
+                        ? const_cast<void*>(packed_[static_cast<size_t>(a.place.index)]->data())
                         : nullptr;
       bound->memories.emplace_back(a.desc, engine(), fixed);
       list.push_back({a.id, bound->memories.back().get()});
@@ -194,14 +195,41 @@ void Sequence::run(const RunArgs& args) const {
   free_.push_back(std::move(bound));
 }
 
-Tensor reorder_now(const Tensor& from, const Desc& from_desc, const Desc& to) {
-  Tensor out(DType::u8, {static_cast<int64_t>(to.get_size())});
+namespace {
+
+// What is packed now. An entry holds its source, so the address that finds it cannot come to mean other
+// bytes.
+struct Packed {
+  Tensor source, bytes;
+  Desc from, to;
+};
+std::mutex packed_mutex;
+std::multimap<const void*, std::weak_ptr<const Packed>> packed_now;  // guarded by packed_mutex
+
+}  // namespace
+
+std::shared_ptr<const Tensor> reordered(const Tensor& from, const Desc& from_desc, const Desc& to) {
+  {
+    std::lock_guard lock(packed_mutex);
+    auto [first, last] = packed_now.equal_range(from.data());
+    while (first != last) {
+      const std::shared_ptr<const Packed> held = first->second.lock();
+      if (held && held->from == from_desc && held->to == to) return {held, &held->bytes};
+      first = held ? std::next(first) : packed_now.erase(first);
+    }
+  }
+  // Not under the lock: the pool may run another preparation on this thread meanwhile. Two threads may then
+  // both pack, which costs time only.
+  auto fresh = std::make_shared<Packed>(
+      Packed{from, Tensor(DType::u8, {static_cast<int64_t>(to.get_size())}), from_desc, to});
   dnnl::memory source(from_desc, engine(), const_cast<void*>(from.data()));
-  dnnl::memory target(to, engine(), out.mutable_data());
+  dnnl::memory target(to, engine(), fresh->bytes.mutable_data());
   dnnl::stream stream(engine());
   dnnl::reorder(source, target).execute(stream, source, target);
   stream.wait();
-  return out;
+  std::lock_guard lock(packed_mutex);
+  packed_now.emplace(from.data(), fresh);
+  return {fresh, &fresh->bytes};
 }
 
 }  // namespace pelton::backend::cpu::onednn

@@ -56,7 +56,9 @@ class Sequence final : public Kernel {
  public:
   int64_t reserve(int64_t bytes);  // offset in scratch
   Place reserve(const Desc& desc) { return {Place::scratch, reserve(static_cast<int64_t>(desc.get_size()))}; }
-  Place keep(Tensor packed);  // bytes that live as long as the kernel
+  // Bytes that live as long as the kernel.
+  Place keep(std::shared_ptr<const Tensor> packed);
+  Place keep(Tensor packed) { return keep(std::make_shared<const Tensor>(std::move(packed))); }
   // `pad`: the primitive's scratch pad; empty if it has none.
   void add(dnnl::primitive primitive, const Desc& pad, std::vector<Argument> arguments);
   // A copy between layouts or types as a step; returns where the result is.
@@ -77,7 +79,7 @@ class Sequence final : public Kernel {
   std::unique_ptr<Bound> bind() const;
 
   std::vector<Step> steps_;
-  std::vector<Tensor> packed_;
+  std::vector<std::shared_ptr<const Tensor>> packed_;
   int64_t scratch_bytes_ = 0, packed_bytes_ = 0;
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<Bound>> free_;  // guarded by mutex_
@@ -87,8 +89,9 @@ class Sequence final : public Kernel {
   ~Sequence() override;
 };
 
-// The bytes of `from` (plain, row-major) in the layout `to`.
-Tensor reorder_now(const Tensor& from, const Desc& from_desc, const Desc& to);
+// The bytes of `from`, which lie as `from_desc` says, in the layout `to`. Kernels of one constant at several
+// sizes share the result for as long as one of them lives.
+std::shared_ptr<const Tensor> reordered(const Tensor& from, const Desc& from_desc, const Desc& to);
 // Primitive attributes with a scratch pad that we provide.
 dnnl::primitive_attr attributes();
 // The implementation is a plain reference loop of the library.

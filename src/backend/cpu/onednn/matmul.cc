@@ -172,7 +172,7 @@ std::unique_ptr<Kernel> build(const Group& group, const Instance& instance, Prob
   if (!pd || (is_reference(pd) && (!group.steps.empty() || shifted))) return nullptr;
   auto sequence = std::make_unique<Sequence>();
   Place b_at = place_of(right, *sequence);
-  if (pd.weights_desc() != b) b_at = sequence->keep(reorder_now(right.constant, b, pd.weights_desc()));
+  if (pd.weights_desc() != b) b_at = sequence->keep(reordered(right.constant, b, pd.weights_desc()));
   std::vector<Argument> arguments = {{DNNL_ARG_SRC, a, place_of(group.operands[0], *sequence)},
                                      {DNNL_ARG_WEIGHTS, pd.weights_desc(), b_at},
                                      {DNNL_ARG_DST, y, output(0)}};
