@@ -75,7 +75,10 @@ class Compiler {
     for (size_t i = 0; i < r_.inputs.size(); ++i)
       if (r_.inputs[i]) input_of_.emplace(r_.inputs[i].index, static_cast<int>(i));
     for (ir::NodeId id : r_.nodes) emit(id);
-    fuse_steps();
+    std::vector<int> results;
+    for (ir::ValueId v : r_.outputs)
+      if (place(v).kind != Place::source && reg_[v.index] >= 0) results.push_back(reg_[v.index]);
+    fuse_pairs(p_, results, target_.isa);
     for (size_t i = 0; i < r_.outputs.size(); ++i) add_sink(i);
     build_nest();
     assign_slots();
@@ -207,7 +210,6 @@ class Compiler {
   int emit_composite(const ir::Node& n, int x);
   void set(ir::ValueId v, int r) { reg_[v.index] = r; }
 
-  void fuse_steps();
   void add_sink(size_t output);
   void build_nest();
   void assign_slots();
@@ -398,67 +400,6 @@ void Compiler::emit_norm(const ir::Node& n) {
   set(n.outputs[0], step(f32_step(Code::norm_affine, target_.isa), Lane::f32, {x, mean, rstd, scale, bias}));
   if (centred && n.outputs.size() > 1) set(n.outputs[1], mean);
   if (n.outputs.size() > (centred ? 2u : 1u)) set(n.outputs[centred ? 2 : 1], rstd);
-}
-
-struct Pair {
-  Code first, second;
-  int side;  // operand of the second step that the first one yields
-  Code both;
-};
-// Two cheap steps in one pass over L1. (x, y, z): the first step's operands, then the second's other one.
-constexpr Pair kPairs[] = {{Code::mul, Code::add, 0, Code::multiply_add},
-                           {Code::mul, Code::add, 1, Code::multiply_add},
-                           {Code::add, Code::relu, 0, Code::add_relu},
-                           {Code::multiply_add, Code::relu, 0, Code::multiply_add_relu},
-                           {Code::sub, Code::square, 0, Code::sub_square},
-                           {Code::sub, Code::mul, 0, Code::sub_mul},
-                           {Code::sub, Code::mul, 1, Code::sub_mul},
-                           {Code::add, Code::mul, 0, Code::add_mul},
-                           {Code::add, Code::mul, 1, Code::add_mul},
-                           {Code::add, Code::add, 0, Code::add_add},
-                           {Code::add, Code::add, 1, Code::add_add},
-                           {Code::mul, Code::mul, 0, Code::mul_mul},
-                           {Code::mul, Code::mul, 1, Code::mul_mul},
-                           {Code::mul, Code::sub, 0, Code::mul_sub},
-                           {Code::mul, Code::sub, 1, Code::sub_product},
-                           {Code::sub_mul, Code::add, 0, Code::sub_multiply_add},
-                           {Code::sub_mul, Code::add, 1, Code::sub_multiply_add}};
-
-// A step whose only reader can take it over becomes one with it. Runs in order, so triples form from pairs.
-void Compiler::fuse_steps() {
-  std::vector<int> readers(p_.registers.size(), 0), writer(p_.registers.size(), -1);
-  for (size_t i = 0; i < p_.code.size(); ++i) {
-    for (int r : p_.code[i].in)
-      if (r >= 0) ++readers[static_cast<size_t>(r)];
-    writer[static_cast<size_t>(p_.code[i].out)] = static_cast<int>(i);
-  }
-  for (ir::ValueId v : r_.outputs)
-    if (place(v).kind != Place::source && reg_[v.index] >= 0) ++readers[static_cast<size_t>(reg_[v.index])];
-  std::vector<bool> dead(p_.code.size(), false);
-  for (Instruction& i : p_.code)
-    for (const Pair& pair : kPairs) {
-      if (i.one || i.code != pair.second || i.in[pair.side] < 0) continue;
-      const auto r = static_cast<size_t>(i.in[pair.side]);
-      if (writer[r] < 0 || readers[r] != 1) continue;
-      const auto w = static_cast<size_t>(writer[r]);
-      const Instruction& first = p_.code[w];
-      if (first.code != pair.first || first.one || dead[w]) continue;
-      const int other = i.in[1 - pair.side];
-      int count = 0;
-      while (count < 3 && first.in[count] >= 0) ++count;
-      std::copy_n(first.in, count, i.in);
-      if (pair.second != Code::relu && pair.second != Code::square) i.in[count] = other;
-      i.code = pair.both;
-      i.f = f32_step(i.code, target_.isa);
-      dead[w] = true;
-    }
-  size_t kept = 0;
-  for (size_t i = 0; i < p_.code.size(); ++i)
-    if (!dead[i]) {
-      if (kept != i) p_.code[kept] = std::move(p_.code[i]);
-      ++kept;
-    }
-  p_.code.resize(kept);
 }
 
 void Compiler::add_sink(size_t output) {

@@ -71,6 +71,10 @@ struct Program {
   void run(const RunArgs& args) const;
 };
 
+// Joins cheap steps of which the second is the only reader of the first; registers in `results` have a reader
+// outside.
+void fuse_pairs(Program& program, const std::vector<int>& results, device::CpuIsa isa);
+
 Program compile_program(const Region& region, const Instance& instance, const device::Target& target);
 
 }  // namespace pelton::backend::cpu
