@@ -110,6 +110,9 @@ ML_CASES = [
     ("Normalizer", [real(4, 3)], {"norm": "L1"}, 1, 1e-5, ML),
     ("Imputer", [np.array([[1, np.nan, 3], [np.nan, 5, 6]], F)], {"imputed_value_floats": [9.0, 8.0, 7.0], "replaced_value_float": float("nan")}, 1, 1e-6, ML),
     ("OneHotEncoder", [np.array([[1], [3], [7]], np.int64)], {"cats_int64s": [1, 2, 3]}, 1, 1e-6, ML),
+    *[("SVMRegressor", [real(4, 3)], {"coefficients": [0.5, -1.0], "support_vectors": [1.0, 0.0, 2.0, -1.0, 0.5, 0.25], "rho": [0.3],
+                                      "n_supports": 2, "kernel_type": k, "kernel_params": [0.4, 0.1, 3.0]}, 1, 1e-4, ML)
+      for k in ("LINEAR", "POLY", "RBF", "SIGMOID")],
     ("FeatureVectorizer", [real(3, 2), real(3, 1)], {"inputdimensions": [2, 1]}, 1, 1e-6, ML),
 ]
 

@@ -149,6 +149,7 @@ void linear_classifier(NodeContext& c) {
 }  // namespace
 
 void add_ml_dense(ImportTable& table) {
+  add_svm(table);
   table.add(kMlDomain, "Scaler", scaler);
   table.add(kMlDomain, "Binarizer", binarizer);
   table.add(kMlDomain, "Normalizer", normalizer);
