@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One measurement of a peer, as one JSON line: peers.py dali|torchvision DIR DTYPE BATCH THREADS SECONDS
+
+Each does what data_bench's pipeline does, by its fastest documented configuration for the CPU.
+"""
+import json, os, resource, sys, time
+
+
+def cpu_seconds():
+    return sum(u.ru_utime + u.ru_stime for u in (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)))
+
+
+def measure(batches, batch, seconds, close=lambda: None):
+    for _ in range(3):
+        next(batches)
+    samples, cpu, start = 0, cpu_seconds(), time.perf_counter()
+    while time.perf_counter() - start < seconds:
+        next(batches)
+        samples += batch
+    wall = time.perf_counter() - start
+    close()  # so that worker processes are waited for and their CPU time counts
+    result = {"samples": samples, "samples_per_s": round(samples / wall, 1), "cpu_ms_per_sample": round(1e3 * (cpu_seconds() - cpu) / samples, 4)}
+    print(json.dumps(result))
+
+
+def dali(folder, dtype, batch, threads, seconds):
+    from nvidia.dali import fn, pipeline_def, types
+
+    @pipeline_def(batch_size=batch, num_threads=threads, device_id=None, prefetch_queue_depth=3)
+    def make():
+        files = [os.path.join(folder, f) for f in sorted(os.listdir(folder))]
+        encoded, _ = fn.readers.file(files=files, random_shuffle=True, pad_last_batch=True, initial_fill=len(files))
+        images = fn.decoders.image_random_crop(encoded, device="cpu", output_type=types.RGB, random_area=[0.08, 1.0],
+                                               random_aspect_ratio=[3 / 4, 4 / 3])
+        images = fn.resize(images, size=[224, 224], interp_type=types.INTERP_LINEAR, antialias=True)
+        return fn.crop_mirror_normalize(images, mirror=fn.random.coin_flip(), dtype=types.FLOAT16 if dtype == "f16" else types.FLOAT,
+                                        output_layout="CHW", mean=[123.675, 116.28, 103.53], std=[58.395, 57.12, 57.375])
+
+    pipe = make()
+    pipe.build()
+
+    def batches():
+        while True:
+            pipe.run()
+            yield None
+
+    measure(batches(), batch, seconds)
+
+
+class Files:
+    """Module level, so that worker processes can import it."""
+
+    def __init__(self, folder, dtype):
+        import torch
+        from torchvision.transforms import v2
+        self.paths = [os.path.join(folder, f) for f in sorted(os.listdir(folder))]
+        self.transform = v2.Compose([v2.RandomResizedCrop(224, antialias=True), v2.RandomHorizontalFlip(),
+                                     v2.ToDtype(torch.float16 if dtype == "f16" else torch.float32, scale=True),
+                                     v2.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])])
+
+    def __len__(self):
+        return len(self.paths)
+
+    def __getitem__(self, i):
+        from torchvision.io import ImageReadMode, decode_image
+        return self.transform(decode_image(self.paths[i], mode=ImageReadMode.RGB))
+
+
+def torchvision(folder, dtype, batch, threads, seconds):
+    import torch
+    torch.set_num_threads(1)
+    loader = torch.utils.data.DataLoader(Files(folder, dtype), batch_size=batch, shuffle=True, num_workers=threads, drop_last=True,
+                                         persistent_workers=True, prefetch_factor=3)
+
+    def batches():
+        while True:
+            yield from loader
+
+    def close():
+        loader._iterator._shutdown_workers()
+
+    measure(batches(), batch, seconds, close)
+
+
+if __name__ == "__main__":
+    which, folder, dtype, batch, threads, seconds = sys.argv[1:]
+    {"dali": dali, "torchvision": torchvision}[which](folder, dtype, int(batch), int(threads), float(seconds))

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JPEG folder -> random-resized-crop 224 -> flip -> normalise, Pelton against DALI's CPU operators, torchvision and bare decoding.
+
+usage: run.py DATA_BENCH PHOTOS [--threads 2] [--seconds 8] [--rounds 3] [--batch 64] [--out FILE.json]
+
+Every round runs all sides one after the other in the same conditions; the figures are medians over the rounds. The pictures are made by
+make_images.py.
+"""
+import argparse, json, os, pathlib, platform, statistics, subprocess, sys, tempfile
+from importlib import metadata
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+def one(command):
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{command}: {done.stderr[-2000:]}")
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def version(*names):
+    for name in names:
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            pass
+    return None
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("bench")
+    parser.add_argument("photos")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=8)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--out")
+    args = parser.parse_args()
+    cases = []
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([sys.executable, HERE / "make_images.py", args.photos, folder], check=True)
+        ours = lambda d, match, dtype: [args.bench, "pipeline", d, match, dtype, args.batch, args.threads, args.seconds]
+        peer = lambda name, d, dtype: [sys.executable, HERE / "peers.py", name, d, dtype, args.batch, args.threads, args.seconds]
+        for size in ("500x375", "1500x1000"):
+            d = os.path.join(folder, size)
+            for dtype in ("f32", "f16") if size == "500x375" else ("f32",):
+                sides = {"pelton": ours(d, "none", dtype), "dali_cpu": peer("dali", d, dtype), "torchvision": peer("torchvision", d, dtype),
+                         "decode_only": [args.bench, "decode", d, "-", "-", 0, args.threads, args.seconds]}
+                if dtype == "f32":
+                    sides |= {"pelton_match_pillow": ours(d, "pillow", dtype), "pelton_match_torchvision": ours(d, "torchvision", dtype)}
+                results = {name: [] for name in sides}
+                for _ in range(args.rounds):
+                    for name, command in sides.items():
+                        results[name].append(one(command))
+                summary = {name: {**runs[-1], **{key: statistics.median(r[key] for r in runs) for key in ("samples_per_s", "cpu_ms_per_sample")},
+                                  "all_samples_per_s": [r["samples_per_s"] for r in runs]} for name, runs in results.items()}
+                speed = lambda name: summary[name]["samples_per_s"]
+                cpu = lambda name: summary[name]["cpu_ms_per_sample"]
+                ratios = {f"pelton_over_{name}": {"samples_per_s": round(speed("pelton") / speed(name), 2), "cpu": round(cpu(name) / cpu("pelton"), 2)}
+                          for name in summary if name != "pelton"}
+                cases.append({"pictures": size, "dtype": dtype, "sides": summary, "ratios": ratios})
+                print(json.dumps({"pictures": size, "dtype": dtype, "ratios": ratios}), file=sys.stderr)
+    report = {"what": "JPEG folder -> random-resized-crop 224 -> flip -> normalise, CHW", "threads": args.threads, "batch": args.batch,
+              "seconds": args.seconds, "rounds": args.rounds, "cpus": os.cpu_count(), "load_average_at_end": os.getloadavg(),
+              "cpu": next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.processor()),
+              "peers": {"dali": {"version": version("nvidia-dali-cuda130", "nvidia-dali-cuda120"), "configuration":
+                                 "readers.file, decoders.image_random_crop, resize(antialias), crop_mirror_normalize; num_threads as here, prefetch 3"},
+                        "torchvision": {"version": version("torchvision"), "torch": version("torch"), "configuration":
+                                        "io.decode_image to uint8 tensors, v2 transforms, DataLoader with as many persistent workers, prefetch 3"}},
+              "pictures": "made by make_images.py from shared/real/images (clothing, coco-like): random parts, resized, light noise, quality 85-95, 4:2:0",
+              "cases": cases}
+    text = json.dumps(report, indent=1) + "\n"
+    pathlib.Path(args.out).write_text(text) if args.out else print(text)
+
+
+if __name__ == "__main__":
+    main()
