@@ -16,7 +16,7 @@ def test_version_and_help(pelton):
     assert pelton("--version").out.startswith("pelton 0.")
     top = pelton("--help")
     assert top.code == 0
-    for command in ("doctor", "inspect", "compile", "run", "bench", "verify", "conform"):
+    for command in ("doctor", "inspect", "compile", "run", "bench", "verify", "conform", "data"):
         assert command in top.out
         assert pelton(command, "--help").code == 0
     for reserved in ("generate", "logwatch", "zoo", "quantize", "refit"):

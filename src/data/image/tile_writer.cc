@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#if defined(__SSE2__)
+#include <xmmintrin.h>
+#endif
 
 #include "data/image/simd.h"
 #include "tensor/float_types.h"
@@ -63,10 +66,43 @@ Half as(float v) {
 }
 #endif
 
-// One output row from one lane of a tile; `step` elements apart.
+// 16 columns of a tile (in[x][16]) as 16 rows of 16.
+void transpose16(const float* in, float* rows) {
+#if defined(__SSE2__)
+  for (int x = 0; x < kTileRows; x += 4)
+    for (int r = 0; r < kTileRows; r += 4) {
+      const float* from = in + x * kTileRows + r;
+      __m128 a = _mm_loadu_ps(from), b = _mm_loadu_ps(from + kTileRows),
+             c = _mm_loadu_ps(from + 2 * kTileRows), d = _mm_loadu_ps(from + 3 * kTileRows);
+      _MM_TRANSPOSE4_PS(a, b, c, d);
+      float* to = rows + r * kTileRows + x;
+      _mm_storeu_ps(to, a);
+      _mm_storeu_ps(to + kTileRows, b);
+      _mm_storeu_ps(to + 2 * kTileRows, c);
+      _mm_storeu_ps(to + 3 * kTileRows, d);
+    }
+#else
+  for (int r = 0; r < kTileRows; ++r)
+    for (int x = 0; x < kTileRows; ++x) rows[r * kTileRows + x] = in[x * kTileRows + r];
+#endif
+}
+
+// Rows of a tile to rows of the output, `step` elements apart in a row and `pitch` from row to row.
 template <class T>
-void store_row(const float* in, int n, T* out, int step) {
-  for (int x = 0; x < n; ++x) out[static_cast<ptrdiff_t>(x) * step] = as<T>(in[x * kTileRows]);
+void store_rows(const float* in, int n, int rows, T* out, ptrdiff_t pitch, int step) {
+  float block[kTileRows * kTileRows];
+  for (int x = 0; x < n; x += kTileRows) {
+    const int width = std::min(kTileRows, n - x);
+    if (width == kTileRows) {
+      transpose16(in + x * kTileRows, block);
+    } else {
+      for (int r = 0; r < rows; ++r)
+        for (int k = 0; k < width; ++k) block[r * kTileRows + k] = in[(x + k) * kTileRows + r];
+    }
+    for (int r = 0; r < rows; ++r)
+      for (int k = 0; k < width; ++k)
+        out[r * pitch + ptrdiff_t{x + k} * step] = as<T>(block[r * kTileRows + k]);
+  }
 }
 
 }  // namespace
@@ -121,8 +157,8 @@ void TileWriter::store(const float* tile, int y, int rows) {
         for (int r = 0; r < rows; ++r) o[r * step] = as<T>(in[x * kTileRows + r]);
       }
     } else {
-      for (int r = 0; r < rows; ++r)
-        store_row(in + r, n_, plane + (ptrdiff_t{top_ + y + r} * width_ + left_) * step, step);
+      store_rows(in, n_, rows, plane + (ptrdiff_t{top_ + y} * width_ + left_) * step,
+                 ptrdiff_t{width_} * step, step);
     }
   }
 }
