@@ -9,6 +9,11 @@
 namespace pelton::serve {
 namespace {
 
+// In the form that the command line parser reports.
+[[noreturn]] void refuse(std::string what) {
+  throw CLI::ValidationError(std::move(what));
+}
+
 struct Refused {
   const char *flag, *fix;
 };
@@ -40,7 +45,6 @@ constexpr Refused kRefused[] = {
     {"--grpc-server-cert", "end TLS in front of the server"},
     {"--grpc-server-key", "end TLS in front of the server"},
     {"--grpc-root-cert", "end TLS in front of the server"},
-    {"--allow-client-shm", "send tensors in the request"},
     {"--log-file", "redirect standard error"},
     {"--metrics-config", "percentiles are always on, in the statistics and on the status page"},
 };
@@ -65,7 +69,7 @@ ControlMode control_mode(const std::string& text) {
   if (text == "none") return ControlMode::none;
   if (text == "explicit") return ControlMode::explicit_control;
   if (text == "poll") return ControlMode::poll;
-  fail(ErrorCode::usage, cat("--model-control-mode is none, explicit or poll, not '", text, "'"));
+  refuse(cat("--model-control-mode is none, explicit or poll, not '", text, "'"));
 }
 
 void add_port(CLI::App& app, const std::string& name, PortOptions& port, bool threads) {
@@ -98,6 +102,10 @@ void add_serve_flags(CLI::App& app, ServeOptions& o) {
       "--disable-auto-complete-config", [&r](int64_t n) { r.complete_configs = n == 0; },
       "Refuse models without a full config.pbtxt");
   app.add_flag("--allow-model-upload", r.allow_upload, "Load requests may bring model files");
+  app.add_flag("--mmap-models", o.map_models,
+               "Map plan files instead of copying them; nobody may write to them then");
+  app.add_option("--allow-client-shm", o.core.allow_client_shm, "Clients may register system shared memory")
+      ->capture_default_str();
   app.add_option("--exit-on-error", o.exit_on_error, "End if a model fails to load at start")
       ->capture_default_str();
   app.add_option("--strict-readiness", o.core.strict_readiness, "Ready only when every model is")
@@ -138,11 +146,8 @@ void add_serve_flags(CLI::App& app, ServeOptions& o) {
   app.add_option_function<bool>(
       "--log-error", [](bool) {}, "Accepted; errors are on by default");
   for (const Refused& f : kRefused)
-    app.add_option_function<std::string>(f.flag,
-                                         [f](const std::string&) {
-                                           fail(ErrorCode::usage, cat("flag ", f.flag, " is not supported"),
-                                                "", f.fix);
-                                         })
+    app.add_option_function<std::string>(
+           f.flag, [f](const std::string&) { refuse(cat("flag ", f.flag, " is not supported: ", f.fix)); })
         ->expected(0, 1)
         ->group("");
   for (const char* flag : kWithoutEffect)

@@ -26,6 +26,7 @@ struct ServeOptions {
   double header_timeout_s = 10;
   std::vector<std::string> allowed_hosts, allowed_origins;
   bool exit_on_error = true;   // a model that fails to load at start ends the server
+  bool map_models = false;     // map plan files instead of reading them into private memory
   double exit_timeout_s = 30;  // how long SIGTERM waits for requests under way
 };
 

@@ -37,13 +37,16 @@ def add_model(repository: pathlib.Path, name: str, config: str | None, versions=
     return folder
 
 
+def binary() -> str:
+    return str(pathlib.Path(os.environ["PELTON_BINARY_DIR"]) / "pelton_serve_main")
+
+
 class Server:
     """A running server. `http`, `grpc` and `metrics` are its addresses as host:port."""
 
     def __init__(self, repository, *flags, expect_ready=True):
-        binary = pathlib.Path(os.environ["PELTON_BINARY_DIR"]) / "pelton_serve_main"
         ports = [f"--{p}-port=0" for p in ("http", "grpc", "metrics") if not any(f.startswith(f"--{p}-port") for f in flags)]
-        self.command = [str(binary), "--model-repository", str(repository), *ports, *flags]
+        self.command = [binary(), "serve", "--model-repository", str(repository), *ports, *flags]
         self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.http = self.grpc = self.metrics = None
         if not expect_ready:

@@ -92,7 +92,7 @@ def test_compression_both_ways(server, pack, coding):
     (b"{", 400, "not JSON"),
     (b"", 400, "no JSON"),
     (b"[" * 100 + b"]" * 100, 400, "nested deeper than 64"),
-    ({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1], "data": [1], "parameters": {"shared_memory_region": "r"}}]}, 501, "shared memory is off"),
+    ({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1], "parameters": {"shared_memory_region": "r", "shared_memory_byte_size": 4}}]}, 501, "shared memory is off"),
 ])
 def test_bad_requests_say_what_is_wrong(server, body, status, words):
     before = server.json("/v2/models/id/stats")[1]["model_stats"][0]["inference_stats"]["fail"]["count"]

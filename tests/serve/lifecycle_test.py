@@ -154,7 +154,10 @@ def test_load_cycles_leave_nothing_behind(server):
     before, memory = counts(), rss_kib()
     cycle(300)
     time.sleep(0.3)
-    assert counts() == before
+    after = counts()
+    assert after[0] == before[0]
+    # The pools of gRPC and of the management requests start a thread when all others are busy, up to a limit.
+    assert after[1] <= before[1] + 4
     assert rss_kib() - memory < 16 * 1024
 
 

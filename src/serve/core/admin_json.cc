@@ -54,24 +54,19 @@ Json stats_json(const ModelStats& s) {
 
 }  // namespace
 
-const std::vector<std::string>& extensions() {
-  static const std::vector<std::string> names = {"classification",
-
-                                                 "model_repository",
-                                                 "model_repository(unload_dependents)",
-                                                 "schedule_policy",
-                                                 "model_configuration",
-                                                 "binary_tensor_data",
-                                                 "parameters",
-                                                 "statistics",
-
-                                                 "logging"};
+std::vector<std::string> extensions(bool shared_memory) {
+  std::vector<std::string> names = {
+      "classification",  "model_repository",    "model_repository(unload_dependents)",
+      "schedule_policy", "model_configuration", "binary_tensor_data",
+      "parameters",      "statistics",          "logging"};
+  if (shared_memory) names.push_back("system_shared_memory");
   return names;
 }
 
 std::string Core::server_metadata_json() const {
-  return dump(Json{
-      {"name", options_.server_name}, {"version", options_.server_version}, {"extensions", extensions()}});
+  return dump(Json{{"name", options_.server_name},
+                   {"version", options_.server_version},
+                   {"extensions", extensions(shared_memory_.allowed())}});
 }
 
 std::string Core::model_metadata_json(std::string_view name, std::string_view version) const {
@@ -108,6 +103,13 @@ std::string Core::statistics_json(std::string_view name, std::string_view versio
     add(std::string(name));
   }
   return dump(Json{{"model_stats", list}});
+}
+
+std::string Core::shared_memory_json(const std::string& region) const {
+  Json list = Json::array();
+  for (const auto& r : shared_memory_.list(region))
+    list.push_back({{"name", r->name}, {"key", r->key}, {"offset", r->offset}, {"byte_size", r->size}});
+  return dump(list);
 }
 
 std::string Core::index_json(bool ready_only) const {

@@ -8,6 +8,7 @@ namespace pelton::serve {
 Core::Core(CoreOptions options, const BackendTable& backends)
     : options_(std::move(options)),
       gate_(options_.inflight_bytes),
+      shared_memory_(options_.allow_client_shm, gate_),
       admin_(4, 1024),
       repository_(std::make_unique<Repository>(options_.repository, backends, stats_)) {}
 

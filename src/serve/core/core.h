@@ -11,34 +11,18 @@
 #include <vector>
 
 #include "serve/core/executor.h"
+#include "serve/core/memory_gate.h"
 #include "serve/core/repository.h"
+#include "serve/core/shared_memory.h"
 
 namespace pelton::serve {
-
-// Bytes of request bodies held at one time, over all connections. The door closes before memory runs out.
-class MemoryGate {
- public:
-  explicit MemoryGate(size_t limit) : limit_(limit) {}
-  bool try_take(size_t n) {
-    size_t now = used_.load(std::memory_order_relaxed);
-    do {
-      if (n > limit_ || now > limit_ - n) return false;
-    } while (!used_.compare_exchange_weak(now, now + n, std::memory_order_relaxed));
-    return true;
-  }
-  void give_back(size_t n) { used_.fetch_sub(n, std::memory_order_relaxed); }
-  size_t used() const { return used_.load(std::memory_order_relaxed); }
-
- private:
-  const size_t limit_;
-  std::atomic<size_t> used_{0};
-};
 
 struct CoreOptions {
   std::string server_name = "pelton", server_version;
   RepositoryOptions repository;
   size_t inflight_bytes = size_t{2} << 30;
   bool strict_readiness = true;
+  bool allow_client_shm = false;
 };
 
 class Core {
@@ -63,7 +47,8 @@ class Core {
   std::string model_config_wire(std::string_view name, std::string_view version) const;
   // Empty name: every model that is loaded.
   std::string statistics_json(std::string_view name, std::string_view version) const;
-  std::string index_json(bool ready_only) const;  // [{"name":...}]
+  std::string shared_memory_json(const std::string& region) const;  // [{"name":...}]
+  std::string index_json(bool ready_only) const;                    // [{"name":...}]
   std::string metrics() const { return metrics_text(stats_); }
   std::string status_page() const;  // HTML
   // Log settings as JSON, after applying `changes` (an object; empty text: none).
@@ -73,6 +58,7 @@ class Core {
   Repository& repository() { return *repository_; }
   const Repository& repository() const { return *repository_; }
   MemoryGate& gate() { return gate_; }
+  SharedMemory& shared_memory() { return shared_memory_; }
   // Work that may take long and must leave the front ends' threads: loads and unloads.
   Executor& admin() { return admin_; }
   StatsTable& stats() { return stats_; }
@@ -81,6 +67,7 @@ class Core {
   const CoreOptions options_;
   StatsTable stats_;
   MemoryGate gate_;
+  SharedMemory shared_memory_;
   Executor admin_;
   std::unique_ptr<Repository> repository_;
   std::atomic<bool> draining_{false};
@@ -90,7 +77,7 @@ class Core {
 };
 
 // Extensions named in the server's metadata: exactly those that are built.
-const std::vector<std::string>& extensions();
+std::vector<std::string> extensions(bool shared_memory);
 
 // How an error travels: HTTP status here; the gRPC front end has its own table.
 int http_status(ErrorCode code);

@@ -45,10 +45,11 @@ class Engine {
 class Backend {
  public:
   virtual ~Backend() = default;
-  // Adds what the configuration leaves open (inputs, outputs, max_batch_size), read from the model's files.
-  virtual void complete(Node& config, const ModelDir& dir, int64_t version) const = 0;
-  virtual std::shared_ptr<Engine> load(const ModelConfig& config, const ModelDir& dir,
-                                       int64_t version) const = 0;
+  // Adds what the configuration leaves open (inputs, outputs), read from the model's files. What it had to
+  // open for that may be returned: load() of the same version gets it back as `prepared`.
+  virtual std::shared_ptr<const void> complete(Node& config, const ModelDir& dir, int64_t version) const = 0;
+  virtual std::shared_ptr<Engine> load(const ModelConfig& config, const ModelDir& dir, int64_t version,
+                                       std::shared_ptr<const void> prepared) const = 0;
   // True if loading such a model can run code that its files bring along.
   virtual bool runs_code() const { return false; }
 };

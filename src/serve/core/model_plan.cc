@@ -64,6 +64,7 @@ std::vector<int64_t> choose_versions(const VersionPolicy& policy, const std::vec
 ModelPlan plan_model(const std::string& name, const ModelDir& dir,
                      const std::optional<std::string>& config_json, bool complete,
                      const BackendTable& backends, std::vector<std::string>& notes) {
+  ModelPlan plan;
   std::unique_ptr<Node> tree;
   if (config_json)
     tree = parse_config_json(*config_json, name);
@@ -103,9 +104,11 @@ ModelPlan plan_model(const std::string& name, const ModelDir& dir,
       fail(ErrorCode::not_found, "cannot tell which backend the model needs", name,
            "set 'backend' in config.pbtxt");
     tree->set("backend", backend);
-    if (complete) backends.get(backend).complete(*tree, dir, available.back());
+    if (complete) {
+      plan.prepared = backends.get(backend).complete(*tree, dir, available.back());
+      plan.prepared_version = available.back();
+    }
   }
-  ModelPlan plan;
   plan.config = read_model_config(std::shared_ptr<const Node>(std::move(tree)), &notes);
   if (plan.config.inputs.empty() && !is_ensemble)
     fail(ErrorCode::bad_format, "the configuration declares no input", name);

@@ -244,7 +244,7 @@ void Repository::load_entry(const std::string& name, Entry& e, const std::string
       VersionInfo& info = e.versions[shown];
       if (!info.model) info.state = ModelState::loading, info.reason.clear();
     }
-    loaded[shown] = {ModelState::ready, "", load_version(plan.config, dir, v)};
+    loaded[shown] = {ModelState::ready, "", load_version(plan, dir, v)};
     stats_.set_load_seconds(name, cat(shown), watch.seconds());
   }
   std::map<int64_t, VersionInfo> old;
@@ -264,8 +264,9 @@ void Repository::load_entry(const std::string& name, Entry& e, const std::string
   log_info("model ", name, " ready in ", duration_text(watch.seconds()));
 }
 
-std::shared_ptr<const Model> Repository::load_version(const ModelConfig& config, const ModelDir& dir,
+std::shared_ptr<const Model> Repository::load_version(const ModelPlan& plan, const ModelDir& dir,
                                                       int64_t version) {
+  const ModelConfig& config = plan.config;
   const int64_t shown = std::max<int64_t>(version, 1);
   auto stats = stats_.get(config.name, cat(shown));
   std::unique_ptr<Model> made;
@@ -277,7 +278,8 @@ std::shared_ptr<const Model> Repository::load_version(const ModelConfig& config,
     made->set_scheduler(
         make_ensemble_scheduler(made->config(), stats, options_.limits, made->finisher(), resolve));
   } else {
-    auto engine = backends_.get(config.backend).load(config, dir, version);
+    auto engine = backends_.get(config.backend)
+                      .load(config, dir, version, version == plan.prepared_version ? plan.prepared : nullptr);
     made = std::make_unique<Model>(config, shown, dir, std::move(engine), stats, options_.limits);
   }
   auto model = reaper_->adopt(reaper_, std::move(made));

@@ -64,6 +64,8 @@ class Reaper {
   int live_ = 0;
 };
 
+struct ModelPlan;
+
 class Repository {
  public:
   Repository(RepositoryOptions options, const BackendTable& backends, StatsTable& stats);
@@ -113,7 +115,7 @@ class Repository {
                   std::set<std::string> chain);
   void load_checked(const std::string& name, const std::string& path, const LoadOverride& changes,
                     std::set<std::string> chain);
-  std::shared_ptr<const Model> load_version(const ModelConfig& config, const ModelDir& dir, int64_t version);
+  std::shared_ptr<const Model> load_version(const ModelPlan& plan, const ModelDir& dir, int64_t version);
   std::map<std::string, std::string> load_all(const std::map<std::string, std::string>& models);
   std::string write_upload(const std::string& name, const LoadOverride& changes);
 
@@ -133,6 +135,8 @@ class Repository {
 // rest completed from the files. Returns the tree and the versions to load by its policy.
 struct ModelPlan {
   ModelConfig config;
+  std::shared_ptr<const void> prepared;  // what completing opened, for prepared_version
+  int64_t prepared_version = -1;
   std::vector<int64_t> versions;  // 0: a bare model file, served as version 1
 };
 ModelPlan plan_model(const std::string& name, const ModelDir& dir,

@@ -29,6 +29,7 @@ struct TensorValue {
   DType dtype = DType::f32;
   Dims dims;
   Blob data;
+  size_t stored_bytes = 0;  // outputs: bytes that went to shared memory instead
 };
 
 // Where the client wants one output and in which form.
@@ -60,6 +61,7 @@ class CancelToken {
  public:
   void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
   bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
+  const std::atomic<bool>* flag() const { return &cancelled_; }
 
  private:
   std::atomic<bool> cancelled_{false};

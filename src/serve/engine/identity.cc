@@ -55,8 +55,8 @@ class IdentityEngine final : public Engine {
 
 class IdentityBackend final : public Backend {
  public:
-  void complete(Node& config, const ModelDir&, int64_t) const override {
-    if (config.has("input") || config.has("output")) return;
+  std::shared_ptr<const void> complete(Node& config, const ModelDir&, int64_t) const override {
+    if (config.has("input") || config.has("output")) return nullptr;
     Node& in = config.add_message(*config.type().find("input"));
     in.set("name", std::string("INPUT0"));
     in.set("data_type", std::string("TYPE_FP32"));
@@ -65,9 +65,11 @@ class IdentityBackend final : public Backend {
     out.set("name", std::string("OUTPUT0"));
     out.set("data_type", std::string("TYPE_FP32"));
     out.add(*out.type().find("dims"), int64_t{-1});
+    return nullptr;
   }
 
-  std::shared_ptr<Engine> load(const ModelConfig& config, const ModelDir&, int64_t) const override {
+  std::shared_ptr<Engine> load(const ModelConfig& config, const ModelDir&, int64_t,
+                               std::shared_ptr<const void>) const override {
     if (config.inputs.size() < config.outputs.size())
       fail(ErrorCode::bad_format,
            cat("identity model with ", config.outputs.size(), " outputs has only ", config.inputs.size(),

@@ -39,6 +39,22 @@ void write_parameter(const Parameter& v, inference::InferParameter& p) {
     p.set_double_param(std::get<double>(v));
 }
 
+// The parameters that place a tensor in shared memory.
+struct Place {
+  std::string region;
+  uint64_t offset = 0, size = 0;
+  void read(const std::string& name, const inference::InferParameter& p) {
+    if (name == "shared_memory_region") region = p.string_param();
+    if (name != "shared_memory_offset" && name != "shared_memory_byte_size") return;
+    const bool is_unsigned = p.parameter_choice_case() == inference::InferParameter::kUint64Param;
+    if (!is_unsigned &&
+        (p.parameter_choice_case() != inference::InferParameter::kInt64Param || p.int64_param() < 0))
+      fail(ErrorCode::bad_format, cat("parameter '", name, "' expects a non-negative integer"));
+    (name == "shared_memory_offset" ? offset : size) =
+        is_unsigned ? p.uint64_param() : static_cast<uint64_t>(p.int64_param());
+  }
+};
+
 template <class T, class List>
 void narrow(const List& list, const TensorValue& t, std::string& out) {
   out.reserve(static_cast<size_t>(list.size()) * sizeof(T));
@@ -104,7 +120,7 @@ Blob typed_contents(const inference::InferTensorContents& c, const TensorValue& 
 
 }  // namespace
 
-void read_infer_message(inference::ModelInferRequest& m, Request& r) {
+void read_infer_message(inference::ModelInferRequest& m, Request& r, const SharedMemory& memory) {
   r.model = m.model_name();
   r.version = m.model_version();
   r.id = m.id();
@@ -122,9 +138,11 @@ void read_infer_message(inference::ModelInferRequest& m, Request& r) {
       if (d < 0) fail(ErrorCode::bad_shape, cat("input '", t.name, "' has the negative dimension ", d));
       t.dims.push_back(d);
     }
-    if (in.parameters().contains("shared_memory_region"))
-      fail(ErrorCode::unsupported_op, "shared memory is off", "", "send the tensor in the request");
-    if (raw > 0) {
+    Place place;
+    for (const auto& [name, p] : in.parameters()) place.read(name, p);
+    if (!place.region.empty()) {
+      t.data = memory.read(place.region, place.offset, place.size);
+    } else if (raw > 0) {
       if (in.has_contents())
         fail(ErrorCode::bad_format,
              cat("input '", t.name, "' has contents although raw_input_contents is used"));
@@ -143,31 +161,43 @@ void read_infer_message(inference::ModelInferRequest& m, Request& r) {
   for (const auto& out : m.outputs()) {
     RequestedOutput o;
     o.name = out.name();
+    Place place;
     for (const auto& [name, p] : out.parameters()) {
       if (name == "classification") {
         if (p.parameter_choice_case() != inference::InferParameter::kInt64Param)
           fail(ErrorCode::bad_format, "parameter 'classification' expects an integer");
         o.classes = p.int64_param();
-      } else if (name.starts_with("shared_memory_")) {
-        fail(ErrorCode::unsupported_op, "shared memory is off", "", "take the output from the response");
+      } else {
+        place.read(name, p);
       }
     }
+    o.region = std::move(place.region);
+    o.region_offset = place.offset;
+    o.region_size = place.size;
     r.outputs.push_back(std::move(o));
   }
 }
 
-void write_infer_message(const Response& r, inference::ModelInferResponse& m) {
+void write_infer_message(const Response& r, const std::vector<RequestedOutput>& outputs,
+                         inference::ModelInferResponse& m) {
   m.set_model_name(r.model);
   m.set_model_version(r.version);
   m.set_id(r.id);
   for (const auto& [name, value] : r.parameters) write_parameter(value, (*m.mutable_parameters())[name]);
-  for (const TensorValue& t : r.outputs) {
+  for (size_t i = 0; i < r.outputs.size(); ++i) {
+    const TensorValue& t = r.outputs[i];
     auto& o = *m.add_outputs();
     o.set_name(t.name);
     const std::string_view type = wire_name(t.dtype);
     o.set_datatype(type.data(), type.size());
     for (int64_t d : t.dims) o.add_shape(d);
-    m.add_raw_output_contents(t.data.data, t.data.size);
+    m.add_raw_output_contents(t.data.data, t.data.size);  // empty for one in shared memory
+    if (i >= outputs.size() || outputs[i].region.empty()) continue;
+    auto& p = *o.mutable_parameters();
+    p["shared_memory_region"].set_string_param(outputs[i].region);
+    p["shared_memory_byte_size"].set_int64_param(static_cast<int64_t>(t.stored_bytes));
+    if (outputs[i].region_offset)
+      p["shared_memory_offset"].set_int64_param(static_cast<int64_t>(outputs[i].region_offset));
   }
 }
 

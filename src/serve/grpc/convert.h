@@ -6,12 +6,15 @@
 
 #include "grpc_service.pb.h"
 #include "serve/core/request.h"
+#include "serve/core/shared_memory.h"
 
 namespace pelton::serve {
 
 // Takes the tensor data out of `message` without a copy. bad_format, bad_type or bad_shape say what is wrong.
-void read_infer_message(inference::ModelInferRequest& message, Request& request);
-void write_infer_message(const Response& response, inference::ModelInferResponse& message);
+void read_infer_message(inference::ModelInferRequest& message, Request& request, const SharedMemory& memory);
+// `outputs` are those of the request; they say which outputs went to shared memory.
+void write_infer_message(const Response& response, const std::vector<RequestedOutput>& outputs,
+                         inference::ModelInferResponse& message);
 grpc::Status grpc_status(const Error& error);
 
 }  // namespace pelton::serve

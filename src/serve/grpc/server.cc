@@ -63,19 +63,27 @@ class InferCall final : public ServerUnaryReactor {
       return;
     }
     lease_ = std::shared_ptr<void>(nullptr, [&gate = core.gate(), bytes](void*) { gate.give_back(bytes); });
-    request->set_callback([this, response](Response&& r, bool final) {
-      if (!final) return;
-      if (r.error) return Finish(grpc_status(*r.error));
-      write_infer_message(r, *response);
-      Finish(Status::OK);
-    });
+    // Set after reading, which fills the outputs that the answer is shaped by; before, an error needs no
+    // more.
+    request->set_callback([this](Response&& r, bool) { Finish(grpc_status(*r.error)); });
     try {
-      read_infer_message(message, *request);
+      read_infer_message(message, *request, core.shared_memory());
     } catch (const Error& e) {
       core.count_refused(*request, e.code());
       request->respond(e);
       return;
     }
+    request->set_callback([this, &core, response, outputs = request->outputs](Response&& r, bool final) {
+      if (!final) return;
+      if (r.error) return Finish(grpc_status(*r.error));
+      try {
+        core.shared_memory().store(r, outputs);
+      } catch (const Error& e) {
+        return Finish(grpc_status(e));
+      }
+      write_infer_message(r, outputs, *response);
+      Finish(Status::OK);
+    });
     core.infer(std::move(request));
   }
   void OnCancel() override { token_->cancel(); }
@@ -218,20 +226,44 @@ class Service final : public pb::GRPCInferenceService::CallbackService {
     });
   }
 
-#define PELTON_SHARED_MEMORY_OFF(name)                                                              \
+  ServerUnaryReactor* SystemSharedMemoryStatus(CallbackServerContext* c,
+                                               const pb::SystemSharedMemoryStatusRequest* in,
+                                               pb::SystemSharedMemoryStatusResponse* out) override {
+    return answer(c, [&] {
+      for (const auto& r : core_.shared_memory().list(in->name())) {
+        auto& status = (*out->mutable_regions())[r->name];
+        status.set_name(r->name);
+        status.set_key(r->key);
+        status.set_offset(r->offset);
+        status.set_byte_size(r->size);
+      }
+    });
+  }
+  ServerUnaryReactor* SystemSharedMemoryRegister(CallbackServerContext* c,
+                                                 const pb::SystemSharedMemoryRegisterRequest* in,
+                                                 pb::SystemSharedMemoryRegisterResponse*) override {
+    return answer(c,
+                  [&] { core_.shared_memory().add(in->name(), in->key(), in->offset(), in->byte_size()); });
+  }
+  ServerUnaryReactor* SystemSharedMemoryUnregister(CallbackServerContext* c,
+                                                   const pb::SystemSharedMemoryUnregisterRequest* in,
+                                                   pb::SystemSharedMemoryUnregisterResponse*) override {
+    return answer(c, [&] {
+      in->name().empty() ? core_.shared_memory().remove_all() : core_.shared_memory().remove(in->name());
+    });
+  }
+#define PELTON_CUDA_MEMORY_OFF(name)                                                                \
   ServerUnaryReactor* name(CallbackServerContext* c, const pb::name##Request*, pb::name##Response*) \
       override {                                                                                    \
     return answer(c, [] {                                                                           \
-      fail(ErrorCode::unsupported_op, "shared memory is off", "", "send tensors in the request");   \
+      fail(ErrorCode::unsupported_op, "CUDA shared memory is not supported", "",                    \
+           "send tensors in the request");                                                          \
     });                                                                                             \
   }
-  PELTON_SHARED_MEMORY_OFF(SystemSharedMemoryStatus)
-  PELTON_SHARED_MEMORY_OFF(SystemSharedMemoryRegister)
-  PELTON_SHARED_MEMORY_OFF(SystemSharedMemoryUnregister)
-  PELTON_SHARED_MEMORY_OFF(CudaSharedMemoryStatus)
-  PELTON_SHARED_MEMORY_OFF(CudaSharedMemoryRegister)
-  PELTON_SHARED_MEMORY_OFF(CudaSharedMemoryUnregister)
-#undef PELTON_SHARED_MEMORY_OFF
+  PELTON_CUDA_MEMORY_OFF(CudaSharedMemoryStatus)
+  PELTON_CUDA_MEMORY_OFF(CudaSharedMemoryRegister)
+  PELTON_CUDA_MEMORY_OFF(CudaSharedMemoryUnregister)
+#undef PELTON_CUDA_MEMORY_OFF
 
  private:
   // Runs `f` on the management threads.

@@ -91,13 +91,19 @@ class Stream final : public StreamReactor {
   void run(const std::shared_ptr<Slot>& slot) {
     auto request = std::make_unique<Request>();
     request->token = token_;
-    auto finish = [link = link_, slot](Response&& response, bool final) {
+    auto outputs = std::make_shared<std::vector<RequestedOutput>>();  // filled by reading the message
+    auto finish = [&core = core_, link = link_, slot, outputs](Response&& response, bool final) {
       inference::ModelStreamInferResponse m;
+      try {
+        if (!response.error) core.shared_memory().store(response, *outputs);
+      } catch (const Error& e) {
+        response.error = e;
+      }
       if (response.error) {
         m.set_error_message(response.error->what());
         m.mutable_infer_response()->set_id(response.id);
       } else {
-        write_infer_message(response, *m.mutable_infer_response());
+        write_infer_message(response, *outputs, *m.mutable_infer_response());
       }
       std::lock_guard lock(link->mutex);
       slot->responses.push_back(std::move(m));
@@ -106,7 +112,8 @@ class Stream final : public StreamReactor {
     };
     request->set_callback(finish);
     try {
-      read_infer_message(message_, *request);
+      read_infer_message(message_, *request, core_.shared_memory());
+      *outputs = request->outputs;
     } catch (const Error& e) {
       core_.count_refused(*request, e.code());
       return request->respond(e);

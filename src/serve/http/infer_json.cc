@@ -202,10 +202,25 @@ struct Tail {
   }
 };
 
-TensorValue read_input(dom::element e, Tail& tail) {
+// The parameters that place a tensor in shared memory.
+struct Place {
+  std::string region;
+  uint64_t offset = 0, size = 0;
+  void read(std::string_view name, dom::element v) {
+    if (name == "shared_memory_region")
+      region = text_of(v, "parameter 'shared_memory_region'");
+    else if (name == "shared_memory_offset")
+      offset = size_of(name, v);
+    else if (name == "shared_memory_byte_size")
+      size = size_of(name, v);
+  }
+};
+
+TensorValue read_input(dom::element e, Tail& tail, const SharedMemory& memory) {
   TensorValue t;
   std::optional<dom::element> data;
   std::optional<uint64_t> binary;
+  Place place;
   bool typed = false, shaped = false;
   for (auto [key, value] : object_of(e, "an input")) {
     if (key == "name") {
@@ -230,14 +245,20 @@ TensorValue read_input(dom::element e, Tail& tail) {
       for (auto [name, v] : object_of(value, "an input's parameters")) {
         if (name == "binary_data_size")
           binary = size_of(name, v);
-        else if (name.substr(0, 14) == "shared_memory_")
-          fail(ErrorCode::unsupported_op, "shared memory is off", "", "send the tensor in the body");
+        else
+          place.read(name, v);
       }
     }
   }
   if (t.name.empty()) fail(ErrorCode::bad_format, "an input has no name");
   if (!typed) fail(ErrorCode::bad_format, cat("input '", t.name, "' has no datatype"));
   if (!shaped) fail(ErrorCode::bad_format, cat("input '", t.name, "' has no shape"));
+  if (!place.region.empty()) {
+    if (binary || data)
+      fail(ErrorCode::bad_format, cat("input '", t.name, "' has data although it lies in shared memory"));
+    t.data = memory.read(place.region, place.offset, place.size);
+    return t;
+  }
   if (binary && data)
     fail(ErrorCode::bad_format, cat("input '", t.name, "' has both data and binary_data_size"));
   if (binary) {
@@ -261,6 +282,7 @@ TensorValue read_input(dom::element e, Tail& tail) {
 
 RequestedOutput read_output(dom::element e) {
   RequestedOutput o;
+  Place place;
   for (auto [key, value] : object_of(e, "an output")) {
     if (key == "name") {
       o.name = text_of(value, "an output's name");
@@ -270,12 +292,15 @@ RequestedOutput read_output(dom::element e) {
           o.binary = flag_of(name, v);
         else if (name == "classification")
           o.classes = static_cast<int64_t>(std::min<uint64_t>(size_of(name, v), INT64_MAX));
-        else if (name.substr(0, 14) == "shared_memory_")
-          fail(ErrorCode::unsupported_op, "shared memory is off", "", "take the output from the body");
+        else
+          place.read(name, v);
       }
     }
   }
   if (o.name.empty()) fail(ErrorCode::bad_format, "an output has no name");
+  o.region = std::move(place.region);
+  o.region_offset = place.offset;
+  o.region_size = place.size;
   return o;
 }
 
@@ -382,7 +407,8 @@ void append_data(std::string& out, const TensorValue& t) {
 
 }  // namespace
 
-void read_infer_request(Request& request, const Blob& body, size_t json_size, bool& binary_default) {
+void read_infer_request(Request& request, const Blob& body, size_t json_size, bool& binary_default,
+                        const SharedMemory& memory) {
   if (json_size > body.size)
     fail(ErrorCode::bad_format,
          cat("Inference-Header-Content-Length is ", json_size, ", the body has only ", body.size, " bytes"));
@@ -396,7 +422,7 @@ void read_infer_request(Request& request, const Blob& body, size_t json_size, bo
       request.id = text_of(value, "id");
     } else if (key == "inputs") {
       any_input = true;
-      for (dom::element e : array_of(value, "inputs")) request.inputs.push_back(read_input(e, tail));
+      for (dom::element e : array_of(value, "inputs")) request.inputs.push_back(read_input(e, tail, memory));
     } else if (key == "outputs") {
       for (dom::element e : array_of(value, "outputs")) request.outputs.push_back(read_output(e));
     } else if (key == "parameters") {
@@ -458,7 +484,13 @@ InferBody write_infer_response(const Response& r, const std::vector<RequestedOut
     out += "{\"name\":";
     append_escaped(out, t.name);
     out += cat(",\"datatype\":\"", wire_name(t.dtype), "\",\"shape\":", t.dims);
-    if (binary) {
+    if (i < requested.size() && !requested[i].region.empty()) {
+      out += ",\"parameters\":{\"shared_memory_region\":";
+      append_escaped(out, requested[i].region);
+      out += cat(",\"shared_memory_byte_size\":", t.stored_bytes);
+      if (requested[i].region_offset) out += cat(",\"shared_memory_offset\":", requested[i].region_offset);
+      out += "}}";
+    } else if (binary) {
       out += cat(",\"parameters\":{\"binary_data_size\":", t.data.size, "}}");
       if (t.data.size) tail.push_back(t.data);
       body.binary = true;
@@ -489,6 +521,20 @@ Parameters read_parameters(const Blob& body) {
     }
   }
   return out;
+}
+
+RegionRequest read_region_request(const Blob& body) {
+  RegionRequest r;
+  ParserLease parser;
+  for (auto [key, value] : object_of(parser.parse(body.data, body.size), "the body")) {
+    if (key == "key")
+      r.key = text_of(value, "key");
+    else if (key == "offset")
+      r.offset = size_of(key, value);
+    else if (key == "byte_size")
+      r.size = size_of(key, value);
+  }
+  return r;
 }
 
 bool read_ready_flag(const Blob& body) {

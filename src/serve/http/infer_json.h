@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "serve/core/request.h"
+#include "serve/core/shared_memory.h"
 
 namespace pelton::serve {
 
@@ -15,7 +16,9 @@ inline constexpr size_t kBodyPadding = 64;  // readable bytes behind a body
 // Fills inputs, outputs, id and parameters. `json_size` is the length of the JSON part; the rest of `body` is
 // binary data, which the inputs refer to without a copy. bad_format, bad_type or bad_shape say what is wrong.
 // `binary_default` receives the request's binary_data_output.
-void read_infer_request(Request& request, const Blob& body, size_t json_size, bool& binary_default);
+// Inputs in shared memory are read from `memory`.
+void read_infer_request(Request& request, const Blob& body, size_t json_size, bool& binary_default,
+                        const SharedMemory& memory);
 
 // Head of the response and the binary parts behind it, in order; `json_size` is the length of the first part.
 struct InferBody {
@@ -28,6 +31,12 @@ InferBody write_infer_response(const Response& response, const std::vector<Reque
 
 // A whole JSON text to the parameters of a management request: {"parameters": {...}} (also absent or empty).
 Parameters read_parameters(const Blob& body);
+// {"key": "/k", "offset": 0, "byte_size": 64} of a registration.
+struct RegionRequest {
+  std::string key;
+  uint64_t offset = 0, size = 0;
+};
+RegionRequest read_region_request(const Blob& body);
 // {"ready": true} of an index request.
 bool read_ready_flag(const Blob& body);
 // The text of `body` if it is a JSON object within the depth limit, else bad_format.

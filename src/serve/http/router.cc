@@ -164,10 +164,31 @@ HttpResponse Router::answer(HttpRequest& request, const std::vector<std::string>
     return HttpResponse::json(core_.log_settings_json(post ? checked_json_object(request.body) : ""));
   if (path[1] == "repository" && post && path.back() == "index" && path.size() <= 4)
     return HttpResponse::json(core_.index_json(read_ready_flag(request.body)));
-  if (path[1] == "systemsharedmemory" || path[1] == "cudasharedmemory")
-    return HttpResponse::error(
-        Error(ErrorCode::unsupported_op, "shared memory is off", "", "send tensors in the request"));
+  if (path[1] == "systemsharedmemory") return shared_memory(request, path);
+  if (path[1] == "cudasharedmemory")
+    return HttpResponse::error(Error(ErrorCode::unsupported_op, "CUDA shared memory is not supported", "",
+                                     "send tensors in the request"));
   return HttpResponse::error(404, "no such path");
+}
+
+// /v2/systemsharedmemory[/region/R]/status, /register, /unregister
+HttpResponse Router::shared_memory(HttpRequest& request, const std::vector<std::string>& path) const {
+  SharedMemory& memory = core_.shared_memory();
+  const bool named = path.size() == 5 && path[2] == "region";
+  if (!named && path.size() != 3) return HttpResponse::error(404, "no such path");
+  const std::string region = named ? path[3] : "";
+  if (path.back() == "status" && request.method == "GET")
+    return HttpResponse::json(core_.shared_memory_json(region));
+  if (request.method != "POST") return HttpResponse::error(405, "shared memory is registered with POST");
+  if (path.back() == "unregister") {
+    named ? memory.remove(region) : memory.remove_all();
+    return empty(200);
+  }
+  if (path.back() != "register" || !named) return HttpResponse::error(404, "no such path");
+  memory.require();
+  const RegionRequest r = read_region_request(request.body);
+  memory.add(region, r.key, r.offset, r.size);
+  return empty(200);
 }
 
 // /v2/models/NAME[/versions/V][/ready|/config|/stats]
@@ -198,7 +219,7 @@ void Router::read_infer_body(HttpRequest& http, Request& request, bool& binary_d
     if (r.ec != std::errc() || r.ptr != length.data() + length.size())
       fail(ErrorCode::bad_format, cat("Inference-Header-Content-Length '", length, "' is not a number"));
   }
-  read_infer_request(request, http.body, json_size, binary_default);
+  read_infer_request(request, http.body, json_size, binary_default, core_.shared_memory());
 }
 
 void Router::infer(HttpRequest&& http, std::string model, std::string version,
@@ -216,11 +237,12 @@ void Router::infer(HttpRequest&& http, std::string model, std::string version,
     throw;
   }
   const Coding answer_coding = accepted_coding(http.header("Accept-Encoding"));
-  request->set_callback([peer = std::move(peer), outputs = request->outputs, binary_default, answer_coding](
-                            Response&& response, bool final) {
+  request->set_callback([&core = core_, peer = std::move(peer), outputs = request->outputs, binary_default,
+                         answer_coding](Response&& response, bool final) {
     if (!final) return;
     try {
       if (response.error) return peer->respond(HttpResponse::error(*response.error));
+      core.shared_memory().store(response, outputs);
       InferBody body = write_infer_response(response, outputs, binary_default);
       HttpResponse http_response;
       http_response.body = std::move(body.parts);

@@ -32,6 +32,7 @@ class Router {
 
  private:
   HttpResponse answer(HttpRequest& request, const std::vector<std::string>& path) const;
+  HttpResponse shared_memory(HttpRequest& request, const std::vector<std::string>& path) const;
   HttpResponse model_get(const std::vector<std::string>& path) const;
   void read_infer_body(HttpRequest& http, Request& request, bool& binary_default) const;
   void infer(HttpRequest&& request, std::string model, std::string version,

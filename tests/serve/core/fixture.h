@@ -43,8 +43,9 @@ using Work = std::function<void(BatchRun&)>;
 class TestBackend final : public Backend {
  public:
   explicit TestBackend(Work work) : work_(std::move(work)) {}
-  void complete(Node&, const ModelDir&, int64_t) const override {}
-  std::shared_ptr<Engine> load(const ModelConfig&, const ModelDir&, int64_t) const override {
+  std::shared_ptr<const void> complete(Node&, const ModelDir&, int64_t) const override { return nullptr; }
+  std::shared_ptr<Engine> load(const ModelConfig&, const ModelDir&, int64_t,
+                               std::shared_ptr<const void>) const override {
     struct TestInstance final : Instance {
       explicit TestInstance(const Work& w) : work(w) {}
       void execute(BatchRun& run) override { work(run); }

@@ -111,10 +111,9 @@ TEST_CASE("loading under fire drops no request") {
         if (r.error || ints(r.outputs[0]) != std::vector<int32_t>{7}) ++wrong;
       }
     });
-  for (int i = 0; i < 60; ++i) s.core->repository().load("m");
+  for (int i = 0; i < 60 || sent < 100; ++i) s.core->repository().load("m");
   stop = true;
   for (auto& c : clients) c.join();
-  CHECK(sent > 0);
   CHECK(wrong == 0);
 }
 

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/core/shared_memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace pelton::serve {
+namespace {
+
+constexpr size_t kMaxRegions = 4096;
+
+struct Leased {
+  MemoryGate& gate;
+  size_t bytes;
+  std::shared_ptr<char> memory;
+  ~Leased() { gate.give_back(bytes); }
+};
+
+}  // namespace
+
+void SharedMemory::require() const {
+  if (!allowed_)
+    fail(ErrorCode::unsupported_op, "shared memory is off", "",
+         "start the server with --allow-client-shm, or send tensors in the request");
+}
+
+void SharedMemory::add(const std::string& name, const std::string& key, uint64_t offset, uint64_t size) {
+  require();
+  if (name.empty()) fail(ErrorCode::bad_name, "a shared memory region needs a name");
+  const std::string_view bare = std::string_view(key).substr(key.starts_with("/") ? 1 : 0);
+  if (bare.empty() || bare.size() > 200 || bare.find('/') != bare.npos || bare.find('\0') != bare.npos ||
+      bare[0] == '.' || bare.starts_with("pelton"))
+    fail(ErrorCode::bad_name, cat("the key of shared memory region '", name, "' is unusable"));
+  uint64_t end = 0;
+  if (size == 0 || __builtin_add_overflow(offset, size, &end) || end > INT64_MAX)
+    fail(ErrorCode::bad_shape,
+         cat("shared memory region '", name, "' has unusable offset ", offset, " and size ", size));
+  auto region = std::make_shared<Region>();
+  region->name = name;
+  region->key = key;
+  region->offset = offset;
+  region->size = size;
+  region->fd = Fd(::shm_open(cat("/", bare).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0));
+  if (region->fd.get() < 0)
+    fail(errno == ENOENT ? ErrorCode::not_found : ErrorCode::io,
+         cat("cannot open the shared memory of region '", name, "': ", std::strerror(errno)));
+  struct stat st {};
+  if (::fstat(region->fd.get(), &st) != 0 || static_cast<uint64_t>(st.st_size) < end)
+    fail(ErrorCode::bad_shape,
+         cat("shared memory region '", name, "' ends at byte ", end, ", its segment has ", st.st_size));
+  std::lock_guard lock(mutex_);
+  if (regions_.size() >= kMaxRegions)
+    fail(ErrorCode::limit, cat("more than ", kMaxRegions, " shared memory regions"));
+  if (!regions_.emplace(name, std::move(region)).second)
+    fail(ErrorCode::bad_name, cat("shared memory region '", name, "' is already registered"));
+}
+
+void SharedMemory::remove(const std::string& name) {
+  require();
+  std::lock_guard lock(mutex_);
+  regions_.erase(name);
+}
+void SharedMemory::remove_all() {
+  require();
+  std::lock_guard lock(mutex_);
+  regions_.clear();
+}
+
+std::vector<std::shared_ptr<const SharedMemory::Region>> SharedMemory::list(const std::string& name) const {
+  require();
+  std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<const Region>> out;
+  for (const auto& [n, r] : regions_)
+    if (name.empty() || n == name) out.push_back(r);
+  if (!name.empty() && out.empty()) fail(ErrorCode::not_found, cat("no shared memory region '", name, "'"));
+  return out;
+}
+
+std::shared_ptr<const SharedMemory::Region> SharedMemory::find(const std::string& name, uint64_t offset,
+                                                               uint64_t size) const {
+  require();
+  std::shared_ptr<const Region> r;
+  {
+    std::lock_guard lock(mutex_);
+    if (auto it = regions_.find(name); it != regions_.end()) r = it->second;
+  }
+  if (!r) fail(ErrorCode::bad_name, cat("no shared memory region '", name, "'"));
+  if (offset > r->size || size > r->size - offset)
+    fail(ErrorCode::bad_shape, cat("bytes ", offset, " to ", offset, "+", size,
+                                   " lie outside shared memory region '", name, "' of ", r->size, " bytes"));
+  return r;
+}
+
+Blob SharedMemory::read(const std::string& name, uint64_t offset, uint64_t size) const {
+  const auto r = find(name, offset, size);
+  if (!gate_.try_take(size))
+    fail(ErrorCode::busy, "the server holds as many request bytes as it may", "", "retry later");
+  const std::shared_ptr<Leased> leased(new Leased{gate_, size, nullptr});
+  leased->memory = allocate_bytes(size);
+  for (size_t at = 0; at < size;) {
+    const ssize_t n = ::pread(r->fd.get(), leased->memory.get() + at, size - at,
+                              static_cast<off_t>(r->offset + offset + at));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) fail(ErrorCode::bad_shape, cat("shared memory region '", name, "' was truncated"));
+    at += static_cast<size_t>(n);
+  }
+  char* data = leased->memory.get();
+  return {data, size, leased};
+}
+
+void SharedMemory::store(Response& response, const std::vector<RequestedOutput>& outputs) const {
+  for (size_t i = 0; i < outputs.size() && i < response.outputs.size(); ++i) {
+    const RequestedOutput& o = outputs[i];
+    TensorValue& t = response.outputs[i];
+    if (o.region.empty()) continue;
+    if (t.data.size > o.region_size)
+      fail(ErrorCode::bad_shape,
+           cat("output '", t.name, "' has ", t.data.size, " bytes, its place in shared memory region '",
+               o.region, "' ", o.region_size));
+    const auto r = find(o.region, o.region_offset, o.region_size);
+    struct stat st {};
+    if (::fstat(r->fd.get(), &st) != 0 || static_cast<uint64_t>(st.st_size) < r->offset + r->size)
+      fail(ErrorCode::bad_shape, cat("shared memory region '", o.region, "' was truncated"));
+    for (size_t at = 0; at < t.data.size;) {
+      const ssize_t n = ::pwrite(r->fd.get(), t.data.data + at, t.data.size - at,
+                                 static_cast<off_t>(r->offset + o.region_offset + at));
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0)
+        fail(ErrorCode::io,
+             cat("cannot write to shared memory region '", o.region, "': ", std::strerror(errno)));
+      at += static_cast<size_t>(n);
+    }
+    t.stored_bytes = t.data.size;
+    t.data = {};
+  }
+}
+
+}  // namespace pelton::serve

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Regions of POSIX shared memory that clients registered for inputs and outputs. Off unless the server allows
+// it. Data is read and written through the descriptor, never through a mapping: a client that truncates its
+// region gets an error instead of ending the server.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "serve/core/memory_gate.h"
+#include "serve/core/model_dir.h"
+#include "serve/core/request.h"
+
+namespace pelton::serve {
+
+class SharedMemory {
+ public:
+  SharedMemory(bool allowed, MemoryGate& gate) : allowed_(allowed), gate_(gate) {}
+
+  struct Region {
+    std::string name, key;
+    size_t offset = 0, size = 0;
+    Fd fd;
+  };
+
+  bool allowed() const { return allowed_; }
+  // Throws unsupported_op while client shared memory is off; every other call below does, too.
+  void require() const;
+  // bad_name if the name is taken or the key unusable, not_found if there is no such segment, bad_shape if
+  // the segment is smaller than offset + size.
+  void add(const std::string& name, const std::string& key, uint64_t offset, uint64_t size);
+  void remove(const std::string& name);  // an unknown name is no error
+  void remove_all();
+  // One region, or all for an empty name; not_found for an unknown name.
+  std::vector<std::shared_ptr<const Region>> list(const std::string& name) const;
+
+  // Bytes of an input, copied out of the region.
+  Blob read(const std::string& name, uint64_t offset, uint64_t size) const;
+  // Writes outputs that asked for a region and leaves them without data.
+  void store(Response& response, const std::vector<RequestedOutput>& outputs) const;
+
+ private:
+  std::shared_ptr<const Region> find(const std::string& name, uint64_t offset, uint64_t size) const;
+
+  const bool allowed_;
+  MemoryGate& gate_;
+  mutable std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<const Region>> regions_;
+};
+
+}  // namespace pelton::serve

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/engine/plan.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace pelton::serve {
+namespace {
+
+using ExecutablePtr = std::shared_ptr<const runtime::Executable>;
+
+// A dimension for the protocol: -1 unless it is one number.
+int64_t client_dim(const Dim& d) {
+  return d.is_const() ? d.value() : -1;
+}
+
+struct Port {
+  std::string name;
+  DType dtype;
+  Dims dims;  // with the batch
+};
+
+std::vector<Port> ports(const runtime::Executable& e, bool inputs) {
+  const ir::Graph& g = e.graph();
+  std::vector<Port> out;
+  const auto& values = inputs ? g.inputs : g.outputs;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const ir::Type& t = g.type(values[i]);
+    std::string name = inputs ? g[values[i]].name : g.output_name(i);
+    const char* what = inputs ? "input" : "output";
+    if (!t.is_tensor() || !t.ranked)
+      fail(ErrorCode::unsupported_op,
+           cat(what, " '", name, "' is ", t.str(), ", only ranked tensors can be served"));
+    if (wire_name(t.dtype).empty())
+      fail(ErrorCode::bad_type, cat(what, " '", name, "' has type ", t.dtype, ", which the protocol lacks"),
+           "", "cast it in the model");
+    Dims dims;
+    for (const Dim& d : t.shape) dims.push_back(client_dim(d));
+    out.push_back({std::move(name), t.dtype, std::move(dims)});
+  }
+  return out;
+}
+
+// A copy of the file that only this process can reach, under a path that libraries can open.
+class PrivateCopy {
+ public:
+  PrivateCopy(const ModelDir& dir, const std::string& relative)
+      : fd_(::memfd_create("pelton-plan", MFD_CLOEXEC)) {
+    if (fd_.get() < 0)
+      fail(ErrorCode::out_of_memory, cat("no memory for a copy of the plan: ", std::strerror(errno)),
+           relative);
+    const std::string bytes = dir.read(relative, size_t{1} << 40);
+    for (size_t at = 0; at < bytes.size();) {
+      const ssize_t n = ::write(fd_.get(), bytes.data() + at, bytes.size() - at);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0)
+        fail(ErrorCode::out_of_memory, cat("no memory for a copy of the plan: ", std::strerror(errno)),
+             relative);
+      at += static_cast<size_t>(n);
+    }
+  }
+  std::string path() const { return cat("/proc/self/fd/", fd_.get()); }
+
+ private:
+  Fd fd_;
+};
+
+bool has_suffix(std::string_view s, std::string_view suffix) {
+  return s.size() > suffix.size() && s.ends_with(suffix);
+}
+
+std::string model_file(const std::string& configured, const ModelDir& dir, int64_t version) {
+  if (!configured.empty()) return version_path(version, configured);
+  for (const char* suffix : {".pelton", ".onnx", ".ir"})
+    for (const std::string& f : dir.files(version ? cat(version) : ""))
+      if (has_suffix(f, suffix)) return version_path(version, f);
+  fail(ErrorCode::not_found, cat("version ", version, " holds no .pelton, .onnx or .ir file"), dir.path());
+}
+
+class PlanInstance final : public TensorInstance {
+ public:
+  PlanInstance(const ModelConfig& config, const ExecutablePtr& e)
+      : TensorInstance(config),
+        inputs_(ports(*e, true)),
+        outputs_(ports(*e, false)),
+        context_(e->context()) {}
+
+ private:
+  std::vector<TensorValue> run(const std::vector<TensorValue>& given, const CancelToken* token) override {
+    std::vector<Tensor> in;
+    in.reserve(inputs_.size());
+    for (const Port& port : inputs_) {
+      const auto it =
+          std::find_if(given.begin(), given.end(), [&](const TensorValue& t) { return t.name == port.name; });
+      if (it == given.end()) fail(ErrorCode::bad_name, cat("input '", port.name, "' is missing"));
+      in.push_back(to_tensor(*it));
+    }
+    runtime::RunOptions options;
+    if (token) options.cancel = token->flag();
+    std::vector<Tensor> out = context_.run_tensors(in, options);
+    std::vector<TensorValue> result;
+    result.reserve(out.size());
+    for (size_t i = 0; i < out.size(); ++i)
+      result.push_back(from_tensor(outputs_[i].name, std::move(out[i])));
+    return result;
+  }
+
+  static Tensor to_tensor(const TensorValue& t) {
+    if (t.dtype == DType::string) {
+      std::vector<std::string> values;
+      for (std::string_view s : split_bytes(t.data.data, t.data.size)) values.emplace_back(s);
+      return Tensor::of_strings(t.dims, std::move(values));
+    }
+    // Kernels read from 64-byte boundaries; a tensor that lies elsewhere in its request moves once.
+    if (t.data.size == 0 || reinterpret_cast<uintptr_t>(t.data.data) % 64 == 0)
+      return Tensor::borrow(t.dtype, t.dims, t.data.data, t.data.owner);
+    Tensor copy(t.dtype, t.dims);
+    std::memcpy(copy.mutable_data(), t.data.data, t.data.size);
+    return copy;
+  }
+
+  static TensorValue from_tensor(const std::string& name, Tensor t) {
+    TensorValue v{name, t.dtype(), t.dims(), {}};
+    if (t.dtype() == DType::string) {
+      std::string bytes;
+      for (const std::string& s : t.strings()) append_bytes_element(bytes, s);
+      v.data = Blob::from(std::move(bytes));
+      return v;
+    }
+    auto keep = std::make_shared<const Tensor>(std::move(t));
+    v.data = {static_cast<const char*>(keep->data()), static_cast<size_t>(keep->bytes()), keep};
+    return v;
+  }
+
+  const std::vector<Port> inputs_, outputs_;
+  runtime::Context context_;
+};
+
+class PlanEngine final : public Engine {
+ public:
+  PlanEngine(ModelConfig config, ExecutablePtr e) : config_(std::move(config)), executable_(std::move(e)) {}
+  std::unique_ptr<Instance> make_instance(int) override {
+    return std::make_unique<PlanInstance>(config_, executable_);
+  }
+
+ private:
+  const ModelConfig config_;
+  const ExecutablePtr executable_;
+};
+
+void check_ports(const std::vector<TensorSpec>& specs, const std::vector<Port>& model, bool batches,
+                 bool is_input) {
+  const char* what = is_input ? "input" : "output";
+  for (const TensorSpec& s : specs) {
+    const auto it = std::find_if(model.begin(), model.end(), [&](const Port& p) { return p.name == s.name; });
+    if (it == model.end()) {
+      std::string names;
+      for (const Port& p : model) names += cat(names.empty() ? "" : ", ", p.name);
+      fail(ErrorCode::bad_name, cat("the model has no ", what, " '", s.name, "'"), "",
+           cat("its ", what, "s are: ", names));
+    }
+    if (it->dtype != s.dtype)
+      fail(ErrorCode::bad_type, cat(what, " '", s.name, "' is ", wire_name(it->dtype), " in the model, ",
+                                    wire_name(s.dtype), " in the configuration"));
+    Dims declared = s.reshape ? *s.reshape : s.dims;
+    if (batches) declared.insert(declared.begin(), -1);
+    bool fits = declared.size() == it->dims.size();
+    for (size_t i = 0; fits && i < declared.size(); ++i)
+      fits = declared[i] == it->dims[i] || it->dims[i] == -1 ||
+             (declared[i] == -1 && (!is_input || (batches && i == 0)));
+    if (!fits)
+      fail(ErrorCode::bad_shape, cat(what, " '", s.name, "' has shape ", it->dims, " in the model, ",
+                                     declared, " in the configuration"));
+    if (batches && it->dims[0] != -1)
+      fail(ErrorCode::bad_shape,
+           cat(what, " '", s.name, "' has the fixed first dimension ", it->dims[0],
+               ", so the model cannot batch"),
+           "", "set max_batch_size to 0, or compile with a range for it");
+  }
+  if (!is_input) return;
+  for (const Port& p : model)
+    if (std::none_of(specs.begin(), specs.end(), [&](const TensorSpec& s) { return s.name == p.name; }))
+      fail(ErrorCode::bad_format, cat("the model's input '", p.name, "' is not in the configuration"));
+}
+
+class PlanBackend final : public Backend {
+ public:
+  PlanBackend(PlanLoader loader, bool map_files) : loader_(std::move(loader)), map_files_(map_files) {}
+
+  std::shared_ptr<const void> complete(Node& config, const ModelDir& dir, int64_t version) const override {
+    if (config.has("input") && config.has("output")) return nullptr;
+    std::map<std::string, std::string> parameters;
+    for (const Node* e : config.messages("parameters"))
+      if (const Node* v = e->message("value")) parameters[e->string("key")] = v->string("string_value");
+    ExecutablePtr e = open(config.string("default_model_filename"), parameters, dir, version);
+    const size_t lead = config.integer("max_batch_size") > 0 ? 1 : 0;
+    for (const char* field : {"input", "output"}) {
+      if (config.has(field)) continue;
+      for (const Port& p : ports(*e, field == std::string_view("input"))) {
+        Node& t = config.add_message(*config.type().find(field));
+        t.set("name", p.name);
+        t.set("data_type", std::string(config_type_name(p.dtype)));
+        for (size_t i = lead; i < p.dims.size(); ++i) t.add(*t.type().find("dims"), p.dims[i]);
+      }
+    }
+    return e;
+  }
+
+  std::shared_ptr<Engine> load(const ModelConfig& config, const ModelDir& dir, int64_t version,
+                               std::shared_ptr<const void> prepared) const override {
+    ExecutablePtr e = prepared ? std::static_pointer_cast<const runtime::Executable>(prepared)
+                               : open(config.default_file, config.parameters, dir, version);
+    check_ports(config.inputs, ports(*e, true), config.max_batch > 0, true);
+    check_ports(config.outputs, ports(*e, false), config.max_batch > 0, false);
+    return std::make_shared<PlanEngine>(config, std::move(e));
+  }
+
+ private:
+  ExecutablePtr open(const std::string& configured, const std::map<std::string, std::string>& parameters,
+                     const ModelDir& dir, int64_t version) const {
+    const std::string file = model_file(configured, dir, version);
+    PlanRequest r;
+    for (const auto& [key, value] : parameters) {
+      if (key == "precision") r.precision = value;
+      if (key.starts_with("shape.")) r.shapes[key.substr(6)] = value;
+    }
+    if (!has_suffix(file, ".pelton") || map_files_) {
+      r.path = dir.checked_path(file);
+      return loader_(r);
+    }
+    const PrivateCopy copy(dir, file);
+    r.path = copy.path();
+    try {
+      return loader_(r);
+    } catch (const Error& e) {  // the path of the copy means nothing to people
+      throw Error(e.code(), e.message(), cat(dir.path(), "/", file), e.fix());
+    }
+  }
+
+  const PlanLoader loader_;
+  const bool map_files_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Backend> make_plan_backend(PlanLoader loader, bool map_files) {
+  return std::make_shared<PlanBackend>(std::move(loader), map_files);
+}
+
+}  // namespace pelton::serve

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine for plans and for ONNX models, which are compiled when they are loaded.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "runtime/executable.h"
+#include "serve/core/engine.h"
+
+namespace pelton::serve {
+
+// How a file becomes something that runs; given by whoever knows the compiler and the back ends. `shapes` and
+// `precision` come from the model's parameters and matter only when a model is compiled.
+struct PlanRequest {
+  std::string path;
+  std::map<std::string, std::string> shapes;  // "shape.NAME" -> 1x3x224x224, ranges min:opt:max
+  std::string precision = "fp32";             // parameter "precision"
+};
+using PlanLoader = std::function<std::shared_ptr<const runtime::Executable>(const PlanRequest&)>;
+
+// Plan files are read into private memory first, so that nobody who writes to them later can disturb a run;
+// with `map_files` they are mapped as they are.
+std::shared_ptr<const Backend> make_plan_backend(PlanLoader loader, bool map_files);
+
+}  // namespace pelton::serve

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "serve/core/model_dir.h"
+#include "serve/loadtest/client.h"
+#include "tensor/tensor.h"
+
+namespace pelton::serve {
+namespace {
+
+using Json = nlohmann::json;
+
+Fd connect_to(const std::string& host, uint16_t port) {
+  addrinfo hints{}, *list = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  if (int e = ::getaddrinfo(host.c_str(), cat(port).c_str(), &hints, &list))
+    fail(ErrorCode::io, cat("cannot find the host: ", ::gai_strerror(e)), host);
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owned(list, ::freeaddrinfo);
+  int error = 0;
+  for (const addrinfo* a = list; a; a = a->ai_next) {
+    Fd fd(::socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol));
+    if (fd.get() >= 0 && ::connect(fd.get(), a->ai_addr, a->ai_addrlen) == 0) {
+      int on = 1;
+      ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+      const timeval limit{60, 0};
+      ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+      return fd;
+    }
+    error = errno;
+  }
+  fail(ErrorCode::io, cat("cannot connect: ", std::strerror(error)), cat(host, ":", port),
+       "start the server, or name its port");
+}
+
+class HttpClient final : public LoadClient {
+ public:
+  HttpClient(std::string host, uint16_t port)
+      : host_(std::move(host)), port_(port), fd_(connect_to(host_, port_)) {}
+
+  TargetModel describe(const LoadOptions& o) override {
+    const std::string path =
+        cat("/v2/models/", o.model, o.version.empty() ? "" : cat("/versions/", o.version));
+    const Json meta = get(path), config = get(path + "/config");
+    TargetModel m;
+    m.version = meta.at("versions").at(0);
+    m.batches = config.value("max_batch_size", 0) > 0;
+    for (const Json& in : meta.at("inputs")) {
+      InputSpec s;
+      s.name = in.at("name");
+      const auto dtype = dtype_from_wire(in.at("datatype").get<std::string>());
+      if (!dtype) fail(ErrorCode::bad_type, cat("input '", s.name, "' has an unknown type"), o.model);
+      s.dtype = *dtype;
+      s.dims = in.at("shape").get<Dims>();
+      m.inputs.push_back(std::move(s));
+    }
+    return m;
+  }
+
+  void prepare(const LoadOptions& o, const std::vector<TensorValue>& inputs) override {
+    path_ = cat("/v2/models/", o.model, o.version.empty() ? "" : cat("/versions/", o.version), "/infer");
+    json_data_ = o.json_data;
+    head_ = Json::object();
+    tail_.clear();
+    for (const TensorValue& t : inputs) {
+      Json in = {{"name", t.name}, {"datatype", std::string(wire_name(t.dtype))}, {"shape", t.dims}};
+      if (!o.json_data) {
+        in["parameters"] = {{"binary_data_size", t.data.size}};
+        tail_.append(t.data.data, t.data.size);
+      } else if (t.dtype == DType::string) {
+        in["data"] = split_bytes(t.data.data, t.data.size);
+      } else {
+        const Tensor values = Tensor::borrow(t.dtype, t.dims, t.data.data, t.data.owner);
+        if (is_float(t.dtype))
+          in["data"] = to_doubles(values);
+        else
+          in["data"] = to_ints(values);
+      }
+      head_["inputs"].push_back(std::move(in));
+    }
+    if (!o.json_data) head_["parameters"]["binary_data_output"] = true;
+    message_ = build(head_);
+  }
+
+  std::string infer(const SequenceMark& mark) override {
+    if (mark.id) {
+      head_["parameters"]["sequence_id"] = mark.id;
+      head_["parameters"]["sequence_start"] = mark.start;
+      head_["parameters"]["sequence_end"] = mark.end;
+      message_ = build(head_);
+    }
+    try {
+      send_all(message_);
+      std::string body;
+      const int status = receive(body, false);
+      return status == 200 ? "" : cat("HTTP ", status, ": ", body.substr(0, 300));
+    } catch (const Error& e) {
+      const std::string why = e.what();
+      fd_ = connect_to(host_, port_);
+      buffer_.clear();
+      return why;
+    }
+  }
+
+ private:
+  std::string build(const Json& head) const {
+    const std::string json = head.dump();
+    std::string m = cat("POST ", path_, " HTTP/1.1\r\nHost: ", host_, ":", port_,
+                        "\r\nContent-Length: ", json.size() + tail_.size(), "\r\n");
+    if (!json_data_)
+      m += cat("Inference-Header-Content-Length: ", json.size(),
+               "\r\nContent-Type: application/octet-stream\r\n");
+    else
+      m += "Content-Type: application/json\r\n";
+    return m + "\r\n" + json + tail_;
+  }
+
+  Json get(const std::string& path) {
+    send_all(cat("GET ", path, " HTTP/1.1\r\nHost: ", host_, ":", port_, "\r\n\r\n"));
+    std::string body;
+    const int status = receive(body, true);
+    Json j = Json::parse(body, nullptr, false);
+    if (status != 200 || !j.is_object())
+      fail(ErrorCode::not_found,
+           j.is_object() && j.contains("error") ? j["error"].get<std::string>()
+                                                : cat("the server answers ", status),
+           path);
+    return j;
+  }
+
+  void send_all(const std::string& data) {
+    for (size_t at = 0; at < data.size();) {
+      const ssize_t n = ::send(fd_.get(), data.data() + at, data.size() - at, MSG_NOSIGNAL);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0)
+        fail(ErrorCode::io, cat("the connection broke while sending: ", std::strerror(errno)),
+             cat(host_, ":", port_));
+      at += static_cast<size_t>(n);
+    }
+  }
+
+  size_t fill() {
+    if (chunk_.size() < 262144) chunk_.resize(262144);
+    for (;;) {
+      const ssize_t n = ::recv(fd_.get(), chunk_.data(), chunk_.size(), 0);
+      if (n < 0 && errno == EINTR) continue;
+      if (n == 0) fail(ErrorCode::io, "the server closed the connection", cat(host_, ":", port_));
+      if (n < 0)
+        fail(ErrorCode::io, cat("the connection broke while receiving: ", std::strerror(errno)),
+             cat(host_, ":", port_));
+      return static_cast<size_t>(n);
+    }
+  }
+
+  // Status of the next answer. The body is kept when it is wanted or the status is no success.
+  int receive(std::string& body, bool wanted) {
+    size_t end;
+    while ((end = buffer_.find("\r\n\r\n")) == std::string::npos) {
+      const size_t n = fill();
+      buffer_.append(chunk_.data(), n);
+    }
+    int status = 0;
+    if (buffer_.size() > 12) std::from_chars(buffer_.data() + 9, buffer_.data() + 12, status);
+    size_t length = 0;
+    for (size_t at = buffer_.find("\r\n"); at < end; at = buffer_.find("\r\n", at + 2)) {
+      constexpr std::string_view kName = "content-length:";
+      const char* line = buffer_.data() + at + 2;
+      if (at + 2 + kName.size() > end || ::strncasecmp(line, kName.data(), kName.size()) != 0) continue;
+      line += kName.size();
+      while (*line == ' ') ++line;
+      std::from_chars(line, buffer_.data() + end, length);
+    }
+    buffer_.erase(0, end + 4);
+    const bool keep = wanted || status != 200;
+    while (buffer_.size() < length) {
+      const size_t n = fill();
+      if (keep || n > length - buffer_.size()) {
+        buffer_.append(chunk_.data(), n);
+      } else {  // a large answer is read and dropped
+        length -= n;
+      }
+    }
+    if (keep) body = buffer_.substr(0, length);
+    buffer_.erase(0, length);
+    return status;
+  }
+
+  const std::string host_;
+  const uint16_t port_;
+  Fd fd_;
+  std::string path_, tail_, message_, buffer_, chunk_;
+  Json head_;
+  bool json_data_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<LoadClient> make_http_client(const std::string& host, uint16_t port) {
+  return std::make_unique<HttpClient>(host, port);
+}
+
+}  // namespace pelton::serve

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""System shared memory with the public client: both protocols, every mistake, and regions that change under way."""
+import os
+
+import numpy as np
+import pytest
+from conftest import add_model, identity
+
+REASON = "tritonclient is not installed"
+http = pytest.importorskip("tritonclient.http", reason=REASON)
+grpc = pytest.importorskip("tritonclient.grpc", reason=REASON)
+shm = pytest.importorskip("tritonclient.utils.shared_memory", reason=REASON)
+from tritonclient.utils import InferenceServerException  # noqa: E402
+
+KEY = f"/test-{os.getpid()}"
+
+
+@pytest.fixture
+def region():
+    handle = shm.create_shared_memory_region("mine", KEY, 4096)
+    yield handle
+    shm.destroy_shared_memory_region(handle)
+
+
+def connect(module, server):
+    return module.InferenceServerClient(server.http if module is http else server.grpc)
+
+
+def ask(module, client, count, in_size, out_size, in_offset=0, out_offset=2048):
+    tensor = module.InferInput("INPUT0", [count], "FP32")
+    tensor.set_shared_memory("mine", in_size, offset=in_offset)
+    output = module.InferRequestedOutput("OUTPUT0")
+    output.set_shared_memory("mine", out_size, offset=out_offset)
+    return client.infer("id", [tensor], outputs=[output])
+
+
+@pytest.mark.parametrize("module", [http, grpc], ids=["http", "grpc"])
+def test_inputs_and_outputs_in_a_region(serve, region, module):
+    add_model(serve.repository, "id", identity())
+    client = connect(module, serve("--allow-client-shm=true"))
+    values = np.arange(64, dtype=np.float32)
+    shm.set_shared_memory_region(region, [values])
+    client.register_system_shared_memory("mine", KEY, 4096)
+    assert "mine" in str(client.get_system_shared_memory_status())
+    result = ask(module, client, 64, 256, 256)
+    assert np.array_equal(shm.get_contents_as_numpy(region, np.float32, [64], offset=2048), values)
+    output = result.get_output("OUTPUT0")
+    assert "mine" in str(output["parameters"] if module is http else output.parameters)
+
+    def refused(words, call, *args, **more):
+        with pytest.raises(InferenceServerException, match=words):
+            call(*args, **more)
+
+    refused("holds 128 bytes", ask, module, client, 64, 128, 256)
+    refused("has 256 bytes, its place", ask, module, client, 64, 256, 128)
+    refused("lie outside", ask, module, client, 64, 256, 256, in_offset=4000)
+    refused("lie outside", ask, module, client, 64, 256, 256, out_offset=2**63 - 8)
+    refused("already registered", client.register_system_shared_memory, "mine", KEY, 4096)
+    refused("ends at byte 9000", client.register_system_shared_memory, "large", KEY, 9000)
+    refused("cannot open", client.register_system_shared_memory, "none", "/no-such-segment", 10)
+    refused("unusable", client.register_system_shared_memory, "path", "/../etc/passwd", 10)
+    refused("unusable", client.register_system_shared_memory, "own", "/pelton-internal", 10)
+    os.truncate(f"/dev/shm{KEY}", 100)                      # the owner shrinks it: an error, never a crash
+    refused("was truncated", ask, module, client, 64, 256, 256)
+    os.truncate(f"/dev/shm{KEY}", 4096)
+    ask(module, client, 64, 256, 256)
+    client.unregister_system_shared_memory("mine")
+    refused("no shared memory region 'mine'", ask, module, client, 64, 256, 256)
+    assert client.is_server_live()
+
+
+@pytest.mark.parametrize("module", [http, grpc], ids=["http", "grpc"])
+def test_off_by_default(serve, region, module):
+    add_model(serve.repository, "id", identity())
+    client = connect(module, serve())
+    for call in (lambda: client.register_system_shared_memory("mine", KEY, 4096), client.get_system_shared_memory_status,
+                 lambda: ask(module, client, 1, 4, 4), client.unregister_system_shared_memory):
+        with pytest.raises(InferenceServerException, match="--allow-client-shm"):
+            call()
+    assert "system_shared_memory" not in str(client.get_server_metadata())
