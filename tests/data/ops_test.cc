@@ -176,6 +176,19 @@ TEST_CASE("normalize writes what its formula says, in both layouts and types") {
     CHECK(hwc.get_double(i) == doctest::Approx(expected[i % 3 * 2 + i / 3]).epsilon(1e-3));
 }
 
+TEST_CASE("f16 batches are the f32 ones, rounded") {
+  Sample s = picture(60, 40);
+  for (const char* layout : {"chw", "hwc"}) {
+    stage("normalize", {{"dtype", "f16"}, {"layout", layout}})(s, kDraw);
+    Tensor half(DType::f16, s.image->dims(s.format));
+    s.image->finish(s.format, half.mutable_data());
+    s.format.dtype = DType::f32;
+    Tensor wide(DType::f32, s.image->dims(s.format));
+    s.image->finish(s.format, wide.mutable_data());
+    CHECK(from_doubles(DType::f16, wide.dims(), to_doubles(wide)).same_bytes(half));
+  }
+}
+
 TEST_CASE("colour changes") {
   auto changed = [](const char* op, Options o, std::vector<uint8_t> pixel) {
     Sample s;

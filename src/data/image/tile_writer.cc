@@ -3,8 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
-#if defined(__SSE2__)
-#include <xmmintrin.h>
+#include <type_traits>
+#if defined(__x86_64__)
+#include <immintrin.h>
 #endif
 
 #include "data/image/simd.h"
@@ -54,17 +55,27 @@ uint8_t as(float v) {
   return static_cast<uint8_t>(v < 0 ? 0 : v > 255 ? 255 : v + 0.5f);
 }
 
-#if defined(__x86_64__) && defined(__FLT16_MAX__)
-template <>
-Half as(float v) {
-  return {__builtin_bit_cast(uint16_t, static_cast<_Float16>(v))};
-}
-#else
 template <>
 Half as(float v) {
   return {f16_from_float(v)};
 }
+
+#if defined(__x86_64__)
+__attribute__((target("avx,f16c"))) void halves_f16c(const float* in, Half* out) {
+  for (int i = 0; i < kTileRows; i += 8)
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i),
+                     _mm256_cvtps_ph(_mm256_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT));
+}
 #endif
+
+// 16 neighbouring values.
+void halves(const float* in, Half* out) {
+#if defined(__x86_64__)
+  static const bool fast = __builtin_cpu_supports("f16c");
+  if (fast) return halves_f16c(in, out);
+#endif
+  for (int i = 0; i < kTileRows; ++i) out[i] = as<Half>(in[i]);
+}
 
 // 16 columns of a tile (in[x][16]) as 16 rows of 16.
 void transpose16(const float* in, float* rows) {
@@ -98,6 +109,12 @@ void store_rows(const float* in, int n, int rows, T* out, ptrdiff_t pitch, int s
     } else {
       for (int r = 0; r < rows; ++r)
         for (int k = 0; k < width; ++k) block[r * kTileRows + k] = in[(x + k) * kTileRows + r];
+    }
+    if constexpr (std::is_same_v<T, Half>) {
+      if (width == kTileRows && step == 1) {
+        for (int r = 0; r < rows; ++r) halves(block + r * kTileRows, out + r * pitch + x);
+        continue;
+      }
     }
     for (int r = 0; r < rows; ++r)
       for (int k = 0; k < width; ++k)
