@@ -88,11 +88,16 @@ class Emitter {
         grid = &s;
       }
     PELTON_CHECK(grid, "kernel ", k_.name, " has no grid loop");
-    team_ = cooperative(grid->body);
-    block_ = options_.block ? options_.block : team_ ? row_threads(*grid) : 256;
+    // Short rows get a warp each, long ones a block.
+    bool rows = cooperative(grid->body);
+    int threads = rows ? row_threads(*grid) : 0;
+    block_ = options_.block ? options_.block : threads > 32 ? threads : 256;
+    team_ = !rows ? 0 : threads > 32 ? block_ : 32;
     PELTON_CHECK(block_ % 32 == 0 && block_ >= 32 && block_ <= 1024, "block of ", block_, " threads");
     out.block = block_;
-    out.blocks = team_ ? grid->extent : Dim::ceil_div(grid->extent, Dim(block_));
+    PELTON_CHECK(options_.vector == 1 || options_.vector == 2 || options_.vector == 4 || options_.vector == 8,
+                 "vectors of ", options_.vector);
+    out.blocks = Dim::ceil_div(grid->extent, Dim(team_ ? block_ / team_ : block_ * options_.vector));
 
     append(text_, cat("extern \"C\" __global__ void __launch_bounds__(", block_, ") ", out.entry, "("));
     for (size_t i = 0; i < k_.buffers.size(); ++i) {
@@ -104,6 +109,11 @@ class Emitter {
       append(text_, cat(i || !k_.buffers.empty() ? ", " : "", index_type(), " n", i));
     text_ += ") {\n";
     for (size_t i = 0; i < k_.sizes.size(); ++i) line(cat("// n", i, " is ", k_.sizes[i]));
+    if (options_.vector > 1)
+      for (const Buffer& b : k_.buffers) {
+        std::string type = cat(b.output ? "" : "const ", storage_type(b.dtype), "*");
+        line(cat(b.name, " = (", type, ")__builtin_assume_aligned(", b.name, ", 16);"));
+      }
     block(k_.body);
     text_ += "}\n";
     out.text = std::move(text_);
@@ -235,7 +245,7 @@ class Emitter {
     else
       value = cat("(", storage_type(b.dtype), ")", value);
     // In a row's own scope every thread has the value; one writes it.
-    line(cat(team_ && !in_lanes_ ? "if (threadIdx.x == 0) " : "", address(s), " = ", value, ";"));
+    line(cat(team_ && !in_lanes_ ? cat("if (", lane(), " == 0) ") : "", address(s), " = ", value, ";"));
   }
 
   std::string initial(const Statement& s) const {
@@ -249,37 +259,93 @@ class Emitter {
     return max ? cat("(", -high, "LL - 1)") : cat(high, "LL");
   }
 
+  // The position of a thread in its team, and of the team among all.
+  std::string lane() const { return team_ == block_ ? "threadIdx.x" : "(threadIdx.x & 31)"; }
+  std::string first_team() const {
+    if (team_ == block_) return "blockIdx.x";
+    return cat("(", index_type(), ")blockIdx.x * ", block_ / team_, " + (threadIdx.x >> 5)");
+  }
+  std::string teams() const { return cat("(", index_type(), ")gridDim.x * ", block_ / team_); }
+
+  // A loop whose iterations the team shares; where the length allows it each thread takes whole vectors.
+  template <class F>
+  void shared_loop(const Statement& s, F&& body) {
+    bool outside = in_lanes_;
+    in_lanes_ = true;
+    int width = options_.vector;
+    while (width > 1 && divisible_by(s.extent, width, {}) != Tri::yes) width /= 2;
+    std::string t = width > 1 ? s.variable + "_t" : s.variable, length = expression(s.extent);
+    if (width > 1) length = expression(Dim::floor_div(s.extent, width));
+    line(cat("for (", index_type(), " ", t, " = ", lane(), "; ", t, " < ", length, "; ", t, " += ", team_,
+             ") {"));
+    ++depth_;
+    if (width > 1) {
+      line("#pragma unroll");
+      line(cat("for (int u = 0; u < ", width, "; ++u) {"));
+      ++depth_;
+      line(cat("const ", index_type(), " ", s.variable, " = ", t, " * ", width, " + u;"));
+      line(cat("(void)", s.variable, ";"));  // an index of size 1 is 0 and uses none
+    }
+    body();
+    if (width > 1) {
+      --depth_;
+      line("}");
+    }
+    --depth_;
+    line("}");
+    in_lanes_ = outside;
+  }
+
   void reduce(const Statement& s) {
     std::string v = scalar(s.result);
     line(cat(scalar_type(type(s.result)), " ", v, " = ", initial(s), ";"));
-    line(cat("for (", index_type(), " ", s.variable, " = threadIdx.x; ", s.variable, " < ",
-             expression(s.extent), "; ", s.variable, " += ", block_, ") {"));
+    shared_loop(s, [&] {
+      block(s.body);
+      line(cat(v, " = k_op_", s.op, "()(", v, ", ", scalar(s.operands[0]), ");"));
+    });
+    std::string_view combine = team_ == 32 ? "k_warp_reduce(" : "k_block_reduce(";
+    line(cat(v, " = ", to_type(type(s.result), cat(combine, v, ", k_op_", s.op, "())")), ";"));
+  }
+
+  // One loop over whole vectors, whose elements are independent, and one over what is left.
+  void vector_loop(const Statement& s) {
+    std::string index(index_type()), width = cat(options_.vector);
+    std::string thread = cat("(", index, ")blockIdx.x * ", block_, " + threadIdx.x");
+    std::string threads = cat("(", index, ")gridDim.x * ", block_), whole = cat(s.variable, "_whole");
+    line(cat("const ", index, " ", whole, " = ", expression(s.extent), " / ", width, ";"));
+    line(cat("for (", index, " t = ", thread, "; t < ", whole, "; t += ", threads, ") {"));
+    line("#pragma unroll");
+    line(cat("for (int u = 0; u < ", width, "; ++u) {"));
     ++depth_;
-    bool outside = in_lanes_;
+    line(cat("const ", index, " ", s.variable, " = t * ", width, " + u;"));
+    line(cat("(void)", s.variable, ";"));  // an index of size 1 is 0 and uses none
     in_lanes_ = true;
     block(s.body);
-    line(cat(v, " = k_op_", s.op, "()(", v, ", ", scalar(s.operands[0]), ");"));
-    in_lanes_ = outside;
     --depth_;
     line("}");
-    line(cat(v, " = ", to_type(type(s.result), cat("k_block_reduce(", v, ", k_op_", s.op, "())")), ";"));
+    line("}");
+    line(cat("for (", index, " ", s.variable, " = ", whole, " * ", width, " + ", thread, "; ", s.variable,
+             " < ", expression(s.extent), "; ", s.variable, " += ", threads, ") {"));
+    ++depth_;
+    block(s.body);
+    in_lanes_ = false;
+    --depth_;
+    line("}");
   }
 
   void loop(const Statement& s) {
-    bool lanes = s.loop == LoopKind::lanes || (s.loop == LoopKind::grid && !team_);
-    std::string start = s.loop == LoopKind::serial  ? "0"
-                        : s.loop == LoopKind::lanes ? "threadIdx.x"
-                        : team_                     ? "blockIdx.x"
-                                : cat("(", index_type(), ")blockIdx.x * ", block_, " + threadIdx.x");
-    std::string step = s.loop == LoopKind::serial  ? "1"
-                       : s.loop == LoopKind::lanes ? cat(block_)
-                       : team_                     ? "gridDim.x"
-                                                   : cat("(", index_type(), ")gridDim.x * ", block_);
+    if (s.loop == LoopKind::lanes) return shared_loop(s, [&] { block(s.body); });
+    if (s.loop == LoopKind::grid && !team_ && options_.vector > 1) return vector_loop(s);
+    std::string start = "0", step = "1";
+    if (s.loop == LoopKind::grid) {
+      start = team_ ? first_team() : cat("(", index_type(), ")blockIdx.x * ", block_, " + threadIdx.x");
+      step = team_ ? teams() : cat("(", index_type(), ")gridDim.x * ", block_);
+    }
     line(cat("for (", index_type(), " ", s.variable, " = ", start, "; ", s.variable, " < ",
              expression(s.extent), "; ", s.variable, " += ", step, ") {"));
     ++depth_;
     bool outside = in_lanes_;
-    in_lanes_ |= lanes;
+    in_lanes_ |= s.loop == LoopKind::grid && !team_;
     block(s.body);
     in_lanes_ = outside;
     --depth_;
@@ -323,7 +389,7 @@ class Emitter {
   std::string text_;
   size_t depth_ = 1;
   int block_ = 256;
-  bool team_ = false;      // a block works on one grid iteration together
+  int team_ = 0;  // threads that work on one grid iteration together: a warp or a block; 0: each alone
   bool in_lanes_ = false;  // inside a loop whose iterations are shared out among threads
 };
 

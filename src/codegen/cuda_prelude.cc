@@ -82,10 +82,13 @@ __device__ inline k_s64 k_max(k_s64 a, k_s64 b) { return a > b ? a : b; }
 __device__ inline k_s64 k_min(k_s64 a, k_s64 b) { return a < b ? a : b; }
 __device__ inline k_u64 k_max(k_u64 a, k_u64 b) { return a > b ? a : b; }
 __device__ inline k_u64 k_min(k_u64 a, k_u64 b) { return a < b ? a : b; }
-// A literal 0 beside an integer.
+// A literal 0 beside a value.
+__device__ inline float k_max(float a, int b) { return k_max(a, (float)b); }
+__device__ inline double k_max(double a, int b) { return k_max(a, (double)b); }
 __device__ inline k_s64 k_max(k_s64 a, int b) { return a > b ? a : b; }
 __device__ inline k_u64 k_max(k_u64 a, int) { return a; }
 template <class T> __device__ inline T k_sign(T x) { return x != x ? x : T((x > 0) - (x < 0)); }
+__device__ inline k_u64 k_sign(k_u64 x) { return x != 0; }
 __device__ inline k_s64 k_abs(k_s64 x) { return x < 0 ? (k_s64)(0 - (k_u64)x) : x; }
 __device__ inline k_u64 k_abs(k_u64 x) { return x; }
 
@@ -158,11 +161,16 @@ struct k_op_sum { template <class T> __device__ T operator()(T a, T b) const { r
 struct k_op_prod { template <class T> __device__ T operator()(T a, T b) const { return a * b; } };
 struct k_op_max { template <class T> __device__ T operator()(T a, T b) const { return k_max(a, b); } };
 struct k_op_min { template <class T> __device__ T operator()(T a, T b) const { return k_min(a, b); } };
+// The values of all threads of the warp, combined; every thread gets the result. All 32 must call.
+template <class T, class Op> __device__ inline T k_warp_reduce(T v, Op op) {
+  for (int d = 16; d > 0; d >>= 1) v = op(v, __shfl_xor_sync(0xffffffffu, v, d));
+  return v;
+}
 // The values of all threads of the block, combined in an order that depends on the block size alone; every thread
 // gets the result. All threads must call.
 template <class T, class Op> __device__ inline T k_block_reduce(T v, Op op) {
   __shared__ T parts[32];
-  for (int d = 16; d > 0; d >>= 1) v = op(v, __shfl_xor_sync(0xffffffffu, v, d));
+  v = k_warp_reduce(v, op);
   if (blockDim.x <= 32) return v;
   int warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
   if ((threadIdx.x & 31) == 0) parts[warp] = v;

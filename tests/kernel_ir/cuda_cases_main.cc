@@ -62,10 +62,10 @@ static int compare(const char* name, const Out& o, double rtol, double atol) {
         ir::Graph g = ir::parse_graph(group.text);
         Lowered lowered = lower(g, cat(group.name, number++));
         if (!lowered.kernel) {
-          std::fprintf(stderr, "%s: %s\n", group.name, lowered.reason.c_str());
+          std::fprintf(stderr, "%s: %s\n", group.name.c_str(), lowered.reason.c_str());
           return 1;
         }
-        CudaKernel k = emit_cuda(*lowered.kernel, {.wide_index = wide});
+        CudaKernel k = emit_cuda(*lowered.kernel, {.wide_index = wide, .vector = wide ? 4 : 1});
         text += k.text;
         std::vector<Tensor> inputs = test::inputs_of(g, sizes),
                             outputs = interpret(*lowered.kernel, inputs, sizes);

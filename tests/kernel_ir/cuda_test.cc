@@ -15,7 +15,7 @@ using namespace pelton::codegen;
 
 namespace {
 
-codegen::Kernel kernel_of(const char* name, const char* text) {
+codegen::Kernel kernel_of(const std::string& name, const std::string& text) {
   Lowered lowered = lower(ir::parse_graph(text), name);
   INFO(lowered.reason);
   REQUIRE(lowered.kernel);
@@ -39,6 +39,16 @@ TEST_CASE("elements are shared out among all threads, rows among blocks") {
   CHECK(flat.text.find("x0[i0]") != flat.text.npos);  // digits of the index cancel to the flat position
   CHECK(flat.text.find("x1[-4*k_floordiv(i0, 4) + i0]") != flat.text.npos);
 
+  CudaKernel vectors = emit_cuda(kernel_of("vectors", R"(graph "g"(%x: f32[N]) {
+    symbol N in [0, 9]
+    %0 = exp(%x) : f32[N]
+    return %0
+  })"),
+                                 {.block = 128, .vector = 4});
+  CHECK(vectors.blocks.eval({{"N", 1025}}) == 3);
+  CHECK(vectors.text.find("x0 = (const float*)__builtin_assume_aligned(x0, 16);") != vectors.text.npos);
+  CHECK(vectors.text.find("for (int i0 = i0_whole * 4 +") != vectors.text.npos);  // what is left over
+
   codegen::Kernel softmax = kernel_of("softmax", R"(graph "g"(%x: bf16[N,1000]) {
     symbol N in [0, 9]
     %0 = softmax(%x) : bf16[N,1000]
@@ -48,6 +58,16 @@ TEST_CASE("elements are shared out among all threads, rows among blocks") {
   CHECK(rows.block == 256);
   CHECK(rows.blocks.eval({{"N", 7}}) == 7);
   CHECK(rows.text.find("k_block_reduce(v") != rows.text.npos);
+  CudaKernel wide_rows = emit_cuda(softmax, {.vector = 8});
+  CHECK(wide_rows.text.find("i1_t < 125") != wide_rows.text.npos);
+  CudaKernel warps = emit_cuda(kernel_of("warps", R"(graph "g"(%x: f32[N,60]) {
+    symbol N in [0, 9]
+    %0 = reduce_sum(%x) {axes = [1]} : f32[N]
+    return %0
+  })"));
+  CHECK(warps.blocks.eval({{"N", 9}}) == 2);  // eight rows a block
+  CHECK(warps.text.find("k_warp_reduce(v") != warps.text.npos);
+  CHECK(warps.text.find("if ((threadIdx.x & 31) == 0) y0[i0]") != warps.text.npos);
   CHECK(emit_cuda(softmax, {.block = 64, .wide_index = true}).text.find("k_s64 n0") != std::string::npos);
 }
 
@@ -58,7 +78,7 @@ TEST_CASE("the text of every group compiles") {
     codegen::Kernel k = kernel_of(group.name, group.text);
     append(text, emit_cuda(k).text);
     k.name += "_wide";
-    append(text, emit_cuda(k, {.wide_index = true}).text);
+    append(text, emit_cuda(k, {.wide_index = true, .vector = 4}).text);
   }
   test::TempDir dir;
   write_file(dir / "kernels.cu", text);

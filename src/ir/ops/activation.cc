@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "ir/ops/composite.h"
+#include "ir/ops/scalar_math.h"
 
 namespace pelton::ir {
 namespace {
@@ -12,12 +13,6 @@ void infer_activation(InferContext& c) {
   c.output(0, c.dtype(0), c.shape(0));
 }
 
-double sigmoid(double x) {
-  return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x));
-}
-double softplus(double x) {
-  return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x)));
-}
 // max and min that keep NaN.
 double at_least(double x, double low) {
   return x < low ? low : x;

@@ -4,6 +4,7 @@
 
 #include "ir/ops/common.h"
 #include "ir/ops/pointwise_eval.h"
+#include "ir/ops/scalar_math.h"
 
 namespace pelton::ir {
 namespace {
@@ -86,12 +87,6 @@ double nan_max(double a, double b) {
 }
 double nan_min(double a, double b) {
   return std::isnan(a) || std::isnan(b) ? kNan : std::min(a, b);
-}
-double sigmoid(double x) {
-  return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x));
-}
-double softplus(double x) {
-  return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x)));
 }
 double floored_mod(double a, double b) {
   double r = std::fmod(a, b);

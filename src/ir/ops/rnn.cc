@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "ir/ops/composite.h"
+#include "ir/ops/scalar_math.h"
 
 namespace pelton::ir {
 namespace {
@@ -70,7 +71,7 @@ std::vector<RnnActivation> rnn_activations(const Node& n, size_t directions) {
 double RnnActivation::operator()(double x) const {
   if (name == "relu") return std::max(x, 0.0);
   if (name == "tanh") return std::tanh(x);
-  if (name == "sigmoid") return 1 / (1 + std::exp(-x));
+  if (name == "sigmoid") return sigmoid(x);
   if (name == "affine") return alpha * x + beta;
   if (name == "leakyrelu") return x < 0 ? alpha * x : x;
   if (name == "thresholdedrelu") return x > alpha ? x : 0;
@@ -78,7 +79,7 @@ double RnnActivation::operator()(double x) const {
   if (name == "hardsigmoid") return std::min(1.0, std::max(0.0, alpha * x + beta));
   if (name == "elu") return x < 0 ? alpha * std::expm1(x) : x;
   if (name == "softsign") return x / (1 + std::fabs(x));
-  return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x)));
+  return softplus(x);
 }
 
 ValueId apply(Builder& b, const RnnActivation& a, ValueId x) {

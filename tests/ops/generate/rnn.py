@@ -129,13 +129,13 @@ c.refuse("lstm_length", "bad_shape", ["lstm", "length 9 in 3 steps"],
          "  %r = lstm(%0, %1, %2, _, %3) : f32[3,1,1,2]\n  return %r", [*types, "i32[1]"],
          [np.zeros((3, 1, 4), np.float32), np.zeros((1, 8, 4), np.float32), np.zeros((1, 8, 2), np.float32),
           np.array([9], np.int32)])
-for kind, G, F in [("rnn", 1, 1), ("gru", 3, 2), ("lstm", 4, 3)]:
+for kind, G, count in [("rnn", 1, 1), ("gru", 3, 2), ("lstm", 4, 3)]:
     body = f"  %r = {kind}(%0, %1, %2) {{{{{{}}}}}} : f32[1]\n  return %r"
     types = ["f32[3,1,4]", f"f32[1,{2 * G},4]", f"f32[1,{2 * G},2]"]
     c.refuse(f"{kind}_c1", "bad_type", [kind, "C1", "f64"], body.format(""), [types[0], "f64" + types[1][3:], types[2]])
     c.refuse(f"{kind}_c2", "bad_shape", [kind, "C2", "is not"], body.format(""),
              ["f32[3,1,5]", *types[1:]])
     c.refuse(f"{kind}_c3", "usage", [kind, "C3", "'up'"], body.format('direction = "up"'), types)
-    c.refuse(f"{kind}_c4", "usage", [kind, "C4", f"{F} activations, not 4"],
+    c.refuse(f"{kind}_c4", "usage", [kind, "C4", f"{count} activations, not 4"],
              body.format('activations = texts["Tanh", "Tanh", "Tanh", "Tanh"]'), types)
 c.write()
