@@ -95,6 +95,9 @@ class Emitter {
     team_ = !rows ? 0 : threads > 32 ? block_ : 32;
     PELTON_CHECK(block_ % 32 == 0 && block_ >= 32 && block_ <= 1024, "block of ", block_, " threads");
     out.block = block_;
+    for (const Buffer& b : k_.buffers)
+      if (b.dtype == DType::f16)
+        options_.vector = 1;  // its conversions keep the compiler from joining accesses
     PELTON_CHECK(options_.vector == 1 || options_.vector == 2 || options_.vector == 4 || options_.vector == 8,
                  "vectors of ", options_.vector);
     out.blocks = Dim::ceil_div(grid->extent, Dim(team_ ? block_ / team_ : block_ * options_.vector));
@@ -270,6 +273,7 @@ class Emitter {
   // A loop whose iterations the team shares; where the length allows it each thread takes whole vectors.
   template <class F>
   void shared_loop(const Statement& s, F&& body) {
+    PELTON_CHECK(team_ > 0, "kernel ", k_.name, " shares a loop outside the grid loop");
     bool outside = in_lanes_;
     in_lanes_ = true;
     int width = options_.vector;

@@ -112,7 +112,8 @@ size_t Values::scope_of(const Shape& index, const Mask& mask) const {
     b.value.collect_symbols(used);
     b.limit.collect_symbols(used);
   }
-  size_t depth = 0;
+  // Nothing stands outside the grid loop: its iterations may run anywhere.
+  size_t depth = scopes_.size() > 1 ? 1 : 0;
   for (const std::string& s : used)
     if (auto it = depth_of_.find(s); it != depth_of_.end()) depth = std::max(depth, it->second);
   return depth;

@@ -16,6 +16,7 @@ struct Group {
   std::string name, text;
   std::vector<SymbolValues> sizes = {{}};
   double rtol = 2e-6, atol = 2e-6;  // against the f64 interpreter
+  bool single_op = false;
 };
 
 // Every pointwise op alone, on every kind of element it takes.
@@ -37,7 +38,7 @@ inline void add_single_ops(std::vector<Group>& to) {
         continue;  // an element type the op does not take
       }
       if (op->name == "pow" && !t.starts_with("f")) continue;  // powers of integers have no scalar code
-      to.push_back({cat(op->name, "_", t), text, {{}}, 1e-5, 1e-5});
+      to.push_back({cat(op->name, "_", t), text, {{}}, 1e-5, 1e-5, true});
     }
   }
 }
