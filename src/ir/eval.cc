@@ -21,11 +21,6 @@ HostValue HostValue::token() {
   return v;
 }
 
-RandomStream random_stream(const RandomKey& key, const Node& node) {
-  auto attr = static_cast<uint64_t>(node.get_int("seed"));
-  return {key.seed ^ (attr * 0x9E3779B97F4A7C15u), key.step, node.stable_id};
-}
-
 void EvalContext::refuse(ErrorCode code, std::string_view text) const {
   fail(code, cat(node.op->name, " ", text),
        node.name.empty() ? std::string() : cat("node '", node.name, "'"));

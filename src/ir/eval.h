@@ -6,7 +6,6 @@
 
 #include <functional>
 
-#include "base/philox.h"
 #include "ir/graph.h"
 #include "ir/op.h"
 
@@ -28,9 +27,6 @@ struct RandomKey {
   uint64_t seed = 0;
   uint64_t step = 0;
 };
-// What a random node draws from: element i of its first result uses element i of the stream. The attribute
-// `seed` is mixed into the seed of the run; 0 leaves it.
-RandomStream random_stream(const RandomKey& key, const Node& node);
 
 class EvalContext {
  public:

@@ -11,8 +11,10 @@ namespace {
 
 constexpr auto kType = ErrorCode::bad_type;
 
+// Mixes the attribute into the seed of the run; 0 leaves it.
 RandomStream stream(const EvalContext& c) {
-  return random_stream(c.random, c.node);
+  auto attr = static_cast<uint64_t>(c.node.get_int("seed"));
+  return {c.random.seed ^ (attr * 0x9E3779B97F4A7C15u), c.random.step, c.node.stable_id};
 }
 double uniform(const RandomStream& s, int64_t i) {
   return static_cast<double>(s.uniform(static_cast<uint64_t>(i)));
