@@ -2,6 +2,12 @@
 # What `cmake --install` puts into a prefix: the command, libpelton.so with its C interface, the CMake package.
 # tools/make_dist.py makes the prefix relocatable and adds the libraries it needs.
 include(GNUInstallDirs)
+# A plain install finds its libraries where the build found them; tools/make_dist.py bundles them instead.
+foreach(target pelton pelton_shared)
+  if(TARGET ${target})
+    set_target_properties(${target} PROPERTIES INSTALL_RPATH "${PELTON_DEPS_DIR}/lib")
+  endif()
+endforeach()
 if(TARGET pelton)
   install(TARGETS pelton RUNTIME DESTINATION bin)
 endif()

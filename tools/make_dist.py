@@ -74,8 +74,9 @@ def bundle(prefix: pathlib.Path) -> None:
     for name, path in sorted(libraries.items()):
         shutil.copy(path, inner / name)
         (inner / name).chmod(0o755)
-        run("strip", "--strip-unneeded", inner / name)
-        run("patchelf", "--set-rpath", "$ORIGIN", inner / name)
+        # Not stripped: they come stripped, and stripping what patchelf has moved breaks its alignment.
+        if run("patchelf", "--print-rpath", inner / name).strip() != "$ORIGIN":
+            run("patchelf", "--set-rpath", "$ORIGIN", inner / name)
     for program in programs:
         run("strip", "--strip-unneeded", program)
         run("patchelf", "--set-rpath", "$ORIGIN/../lib/pelton:$ORIGIN/../lib" if program.parent.name == "bin"
