@@ -3,7 +3,8 @@
 #include <doctest/doctest.h>
 
 #if defined(__SANITIZE_THREAD__)
-// The packaged oneTBB is not built for the sanitizer, which therefore cannot see how it hands a task to a worker.
+// The packaged oneTBB is not built for the sanitizer, which therefore cannot see how it hands a task to a
+// worker.
 extern "C" const char* __tsan_default_suppressions() {
   return "race:tbb::detail\n";
 }
