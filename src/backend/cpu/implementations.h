@@ -9,6 +9,7 @@ namespace pelton::backend::cpu {
 void add_onednn_conv(Registry& registry);
 void add_onednn_matmul(Registry& registry);
 void add_onednn_pool(Registry& registry);      // pooling, and changes of layout
+void add_column_reduce(Registry& registry);    // reductions of outer axes
 void add_tile_programs(Registry& registry);    // pointwise, reductions, softmax and norms, fused groups
 void add_own_contraction(Registry& registry);  // conv, conv_transpose, matmul without a library
 void add_attention(Registry& registry);

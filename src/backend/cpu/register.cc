@@ -12,6 +12,7 @@ void register_cpu(Registry& registry) {
   cpu::add_onednn_matmul(registry);
   cpu::add_onednn_pool(registry);
 #endif
+  cpu::add_column_reduce(registry);
   cpu::add_tile_programs(registry);
   cpu::add_own_contraction(registry);
   cpu::add_attention(registry);

@@ -35,6 +35,19 @@ TEST_CASE("reductions over any axes") {
         }
 }
 
+TEST_CASE("means over the pixels of a channels-last image") {
+  for (const char* type : {"f32", "bf16"})
+    for (int64_t channels : {1, 3, 600})
+      for (bool keep : {true, false}) {
+        const DType t = *dtype_from_name(type);
+        const Dims d = {2, channels, 13, 17};
+        const std::string y = keep ? cat(Dims{2, channels, 1, 1}, "{nhwc}") : cat(Dims{2, channels});
+        check_node(cat("graph \"g\"(%x: ", type, d, "{nhwc}) { %y = reduce_mean(%x) {axes = [2,3]",
+                       keep ? ", keep_dims = true" : "", "} : ", type, y, " return %y }"),
+                   {random(t, d, 1)}, {}, Measure::absolute);
+      }
+}
+
 TEST_CASE("softmax and norms along their axes") {
   for (const char* type : {"f32", "bf16"})
     for (int64_t n : {1, 7, 64, 768, 30000})
