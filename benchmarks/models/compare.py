@@ -228,10 +228,15 @@ def main():
                             ratios[n].append(ratio)
                             row += f"  {ratio:.2f}x {n}"
                     print(row, flush=True)
-    report["geometric_mean_ratio"] = {n: math.exp(sum(map(math.log, r)) / len(r)) for n, r in ratios.items() if r}
+        save(report, ratios, args.output)  # what is measured is kept if a later model fails
+    save(report, ratios, args.output)
     print("geometric mean (peer time / Pelton time):", report["geometric_mean_ratio"])
-    if args.output:
-        pathlib.Path(args.output).write_text(json.dumps(report, indent=1) + "\n")
+
+
+def save(report, ratios, path):
+    report["geometric_mean_ratio"] = {n: math.exp(sum(map(math.log, r)) / len(r)) for n, r in ratios.items() if r}
+    if path:
+        pathlib.Path(path).write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":

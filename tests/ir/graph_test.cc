@@ -84,3 +84,17 @@ TEST_CASE("a must-alias that another reader breaks is refused") {
   g.aliases[0].must = false;
   verify(g);
 }
+
+TEST_CASE("a size guarded against -1 stays known where the comparison is decided") {
+  Graph g;
+  Dim n = Dim::symbol("N");
+  g.symbols->ranges["N"] = {1, 64};
+  Builder b(g);
+  ValueId sizes = b.op("contents", {}, {{"dims", Shape{n, -1, 4}}});
+  ValueId guarded = b.select(b.op("eq", {sizes, b.ints({-1})}), b.ints({1}), sizes);
+  REQUIRE(g[guarded].contents);
+  CHECK(*g[guarded].contents == Contents{n, 1, 4});
+  g.symbols->ranges["N"] = {-1, 64};
+  ValueId open = b.select(b.op("eq", {sizes, b.ints({-1})}), b.ints({1}), sizes);
+  CHECK_FALSE(g[open].contents);
+}

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pointwise ops: rows, inference, scalar functions. One generic evaluation serves them all.
+#include <algorithm>
 #include <cmath>
 
 #include "ir/ops/common.h"
@@ -62,6 +63,27 @@ void infer_pointwise(InferContext& c) {
   c.output_contents(0, out);
 }
 
+// Exporters guard sizes as select(size == -1, 1, size): where the comparison is decided, so is the result.
+std::optional<Contents> select_contents(const InferContext& c) {
+  NodeId test = c.graph[c.node.inputs[0]].producer;
+  if (!test || !c.graph[test].is("eq") || !c.has(1) || !c.has(2)) return std::nullopt;
+  auto a = known_contents(c.graph, c.graph[test].inputs[0]),
+       b = known_contents(c.graph, c.graph[test].inputs[1]);
+  auto yes = c.contents(1), no = c.contents(2);
+  if (!a || !b || !yes || !no) return std::nullopt;
+  size_t n = std::max({a->size(), b->size(), yes->size(), no->size()});
+  auto at = [&](const Contents& from, size_t i) { return from.size() == 1 ? from[0] : from.at(i); };
+  for (const Contents* part : {&*a, &*b, &*yes, &*no})
+    if (part->size() != n && part->size() != 1) return std::nullopt;
+  Contents out;
+  for (size_t i = 0; i < n; ++i) {
+    Tri same = equal(at(*a, i), at(*b, i), c.ranges());
+    if (same == Tri::unknown) return std::nullopt;
+    out.push_back(at(same == Tri::yes ? *yes : *no, i));
+  }
+  return out;
+}
+
 void infer_select(InferContext& c) {
   c.require(c.dtype(0) == DType::boolean, ErrorCode::bad_type, "C1",
             cat("needs a bool condition, not ", name(c.dtype(0))));
@@ -69,6 +91,9 @@ void infer_select(InferContext& c) {
             cat("needs branches of one type, not ", name(c.dtype(1)), " and ", name(c.dtype(2))));
   Shape shape = c.broadcast(c.broadcast(c.shape(0), c.shape(1), "C3"), c.shape(2), "C3");
   c.output(0, c.dtype(1), shape);
+  if (shape.size() > 1) return;
+  auto chosen = select_contents(c);
+  if (chosen) c.output_contents(0, *chosen);
 }
 
 void infer_pow(InferContext& c) {
