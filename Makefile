@@ -8,9 +8,9 @@ PYTHON  = .venv/bin/python
 export CCACHE_BASEDIR = $(CURDIR)
 export CCACHE_NOHASHDIR = 1
 
-.PHONY: help build demo demo-engine dist format test test-mutants test-fuzz check clean
+.PHONY: help build demo demo-engine demo-serve dist format test test-mutants test-fuzz check clean
 help:
-	@echo "make demo    set up, build, run real models and compare with ONNX Runtime (parts: demo-engine)"
+	@echo "make demo    set up, build, run real models and compare with ONNX Runtime (parts: demo-engine, demo-serve)"
 	@echo "make test    set up, build, run every test that needs no GPU"
 	@echo "make build   set up and build build/$(PRESET)"
 	@echo "make test-mutants, make test-fuzz   seeded faults; parsers under a fuzzer"
@@ -22,7 +22,7 @@ build:
 	cmake --preset $(PRESET)
 	cmake --build $(BUILD)
 
-demo: demo-engine
+demo: demo-engine demo-serve
 
 demo-engine:
 	tools/install_deps.sh build demo
@@ -30,6 +30,13 @@ demo-engine:
 	cmake --preset $(PRESET)
 	cmake --build $(BUILD) --target pelton
 	$(PYTHON) examples/demo/engine.py $(BUILD)/pelton
+
+demo-serve:
+	tools/install_deps.sh build demo
+	tools/fetch_demo_files.sh
+	cmake --preset $(PRESET)
+	cmake --build $(BUILD) --target pelton
+	$(PYTHON) examples/demo/serve.py $(BUILD)/pelton
 
 # A relocatable archive and a .deb in dist/; tools/check_dist.sh runs them on a bare Debian.
 dist:

@@ -48,5 +48,3 @@ pelton_layer(serve DIR serve SEES serve_core serve_engine DEPENDS cli11 SOURCES 
 if(serve_on)
   target_link_libraries(pelton_serve PUBLIC pelton_serve_http pelton_serve_grpc)
 endif()
-add_executable(pelton_serve_main tests/serve/server_main.cc)
-target_link_libraries(pelton_serve_main PRIVATE pelton_flags pelton_serve pelton_serve_loadtest)

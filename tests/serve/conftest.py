@@ -38,7 +38,7 @@ def add_model(repository: pathlib.Path, name: str, config: str | None, versions=
 
 
 def binary() -> str:
-    return str(pathlib.Path(os.environ["PELTON_BINARY_DIR"]) / "pelton_serve_main")
+    return str(pathlib.Path(os.environ["PELTON_BINARY_DIR"]) / "pelton")
 
 
 class Server:
