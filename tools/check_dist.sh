@@ -1,10 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs what `make dist` made on a minimal Debian 12 with nothing installed and no network set up: the archive
-# unpacked in two places, then the .deb. tools/check_dist.sh [MODEL.onnx]; needs root and debootstrap.
+# unpacked in two places, then the .deb. tools/check_dist.sh [MODEL.onnx [--shape NAME=AxB...]]; needs root and debootstrap.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 model=${1:-}
+shapes=("${@:2}")
 archive=$(ls -t dist/pelton-*-linux-x86_64.tar.gz | head -n1)
 package=$(ls -t dist/pelton_*_amd64.deb | head -n1)
 root=$(mktemp -d "${TMPDIR:-/tmp}/pelton-dist-XXXXXX")
@@ -24,7 +25,7 @@ try() {
   if [ -n "$model" ]; then
     cp "$model" "$root/tmp/model.onnx"
     inside "$1" inspect /tmp/model.onnx > /dev/null
-    inside "$1" compile /tmp/model.onnx -o /tmp/model.pelton
+    inside "$1" compile /tmp/model.onnx -o /tmp/model.pelton "${shapes[@]}"
     inside "$1" bench /tmp/model.pelton --seconds 1
   fi
 }
