@@ -65,17 +65,21 @@ void embed_layer_norm(NodeContext& c) {
   auto rows = [&](ValueId table, ValueId at) {
     return c.b.op("gather", {table, at}, {{"axis", int64_t{0}}});
   };
-  ValueId place =
-      c.has(8)
-          ? c.b.cast(c.in(8), DType::i64)
-          : c.b.op("iota", {}, {{"dims", Shape{1, s.at(1)}}, {"axis", int64_t{1}}, {"dtype", DType::i64}});
+  // Statements, not conditional expressions: g++ 12 destroys the lists of the branch that is not taken.
+  ValueId place;
+  if (c.has(8))
+    place = c.b.cast(c.in(8), DType::i64);
+  else
+    place = c.b.op("iota", {}, {{"dims", Shape{1, s.at(1)}}, {"axis", int64_t{1}}, {"dtype", DType::i64}});
   ValueId sum = c.b.add(rows(c.in(2), ids), rows(c.in(3), place));
   if (c.has(1) && c.has(4)) sum = c.b.add(sum, rows(c.in(4), c.b.cast(c.in(1), DType::i64)));
   c.out(0, c.b.op("layer_norm", {sum, c.in(5), c.in(6)}, {{"axis", int64_t{2}}, {"eps", epsilon(c)}}));
   if (c.wants(1)) {
     // Keys in use of each sequence: the sum of its mask.
-    c.out(1, c.has(7) ? c.b.cast(reduce(c, "reduce_sum", c.in(7), {1}, false), DType::i32)
-                      : filled(c, DType::i32, {s.at(0)}, 0));
+    if (c.has(7))
+      c.out(1, c.b.cast(reduce(c, "reduce_sum", c.in(7), {1}, false), DType::i32));
+    else
+      c.out(1, filled(c, DType::i32, {s.at(0)}, 0));
   }
   c.out(2, sum);
 }
