@@ -202,11 +202,9 @@ bool slice_chain(Graph& g, NodeId id, const Context&) {
       steps.push_back(step[i]);
     }
   Builder builder = at(g, id);
-  replace(g, id,
-          kept.empty()
-              ? x
-              : builder.op("slice", {x},
-                           {{"axes", kept}, {"starts", starts}, {"sizes", sizes}, {"steps", steps}}));
+  if (!kept.empty())
+    x = builder.op("slice", {x}, {{"axes", kept}, {"starts", starts}, {"sizes", sizes}, {"steps", steps}});
+  replace(g, id, x);
   return true;
 }
 

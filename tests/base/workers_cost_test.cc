@@ -31,9 +31,9 @@ void sleep_ms(int ms) {
 void busy_loop() {
   std::atomic<int64_t> sum{0};
   parallel_for(0, 2000, 1, [&](int64_t b, int64_t) {
-    int64_t x = b;
+    uint64_t x = static_cast<uint64_t>(b);
     for (int i = 0; i < 2000; ++i) x = x * 6364136223846793005 + 1442695040888963407;
-    sum += x;
+    sum += static_cast<int64_t>(x);
   });
 }
 

@@ -38,7 +38,10 @@ class Decomposition {
       int64_t axis = i == 0 ? 1 : 0;
       Values parts;
       for (const Values& v : all) parts.push_back(b_.unsqueeze(v[i], {axis}));
-      out.push_back(parts.size() == 1 ? parts[0] : b_.op("concat", parts, {{"axis", axis}}));
+      if (parts.size() == 1)
+        out.push_back(parts[0]);
+      else
+        out.push_back(b_.op("concat", parts, {{"axis", axis}}));
     }
     return out;
   }

@@ -24,7 +24,8 @@ Name ExportContext::sizes(const Shape& dims) {
   std::vector<Name> parts;
   for (const Dim& d : dims)
     parts.push_back(d.is_const() ? w.ints({d.value()}) : w.op("Reshape", {exporter.size(d), w.ints({1})}));
-  return parts.size() == 1 ? parts[0] : w.op("Concat", parts, {attr("axis", int64_t{0})});
+  if (parts.size() == 1) return parts[0];
+  return w.op("Concat", parts, {attr("axis", int64_t{0})});
 }
 
 std::vector<int64_t> ExportContext::fixed(const Shape& dims, std::string_view what) const {

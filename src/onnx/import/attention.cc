@@ -118,8 +118,8 @@ void linear_attention(NodeContext& c) {
   const Shape ks = c.b.shape(k), vs = c.b.shape(v);
   if (step.scale == 0)
     step.scale = 1 / std::sqrt(static_cast<double>(c.need_const(ks.at(3), "the head size")));
-  ValueId state = c.has(3) ? c.b.cast(c.in(3), c.b.dtype(q))
-                           : zeros(c, c.b.dtype(q), {ks.at(0), kv_heads, ks.at(3), vs.at(3)});
+  const Shape blank{ks.at(0), kv_heads, ks.at(3), vs.at(3)};
+  ValueId state = c.has(3) ? c.b.cast(c.in(3), c.b.dtype(q)) : zeros(c, c.b.dtype(q), blank);
   std::vector<ValueId> inputs{state, q, k, v};
   auto gate = [&](size_t i) {  // [N,T,G*D], [N,T,G] or [N,T,1] to [N,T,G,D or 1]
     ValueId x = c.in(i);

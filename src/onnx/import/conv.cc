@@ -104,7 +104,8 @@ void causal_conv(NodeContext& c) {
   const Shape shape = c.b.shape(x);
   int64_t channels = c.need_const(shape.at(1), "the number of channels");
   int64_t carry = c.need_const(c.b.shape(w).at(2), "the filter size") - 1;
-  ValueId past = c.has(3) ? c.in(3) : zeros(c, c.b.dtype(x), {shape.at(0), channels, carry});
+  const Shape carried{shape.at(0), channels, carry};
+  ValueId past = c.has(3) ? c.in(3) : zeros(c, c.b.dtype(x), carried);
   ValueId all = concat(c, {past, x}, 2);
   std::vector<ValueId> inputs{all, w};
   if (c.has(2)) inputs.push_back(c.in(2));

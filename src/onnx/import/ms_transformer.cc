@@ -197,10 +197,12 @@ void group_query_attention(NodeContext& c) {
   call.v = split_heads(c, v, groups);
   Dim past = c.has(3) ? c.b.shape(c.in(3)).at(2) : Dim(0);
   if (c.get_int("do_rotary", 0)) {
-    ValueId at = c.has(9) ? c.b.cast(c.in(9), DType::i64)
-                          : c.b.broadcast_to(c.b.add(c.b.reshape(positions(c, s.at(1), 3), {1, s.at(1)}),
-                                                     as_scalar(c, past)),
-                                             {s.at(0), s.at(1)});
+    ValueId at;
+    if (c.has(9))
+      at = c.b.cast(c.in(9), DType::i64);
+    else
+      at = c.b.broadcast_to(c.b.add(c.b.reshape(positions(c, s.at(1), 3), {1, s.at(1)}), as_scalar(c, past)),
+                            {s.at(0), s.at(1)});
     bool interleaved = c.get_int("rotary_interleaved", 0) != 0;
     call.q = rotated(c, call.q, c.in(7), c.in(8), at, interleaved);
     call.k = rotated(c, call.k, c.in(7), c.in(8), at, interleaved);

@@ -142,9 +142,9 @@ Blocks blocks(NodeContext& c) {
 void depth_to_space(NodeContext& c) {
   Blocks k = blocks(c);
   Dim depth = Dim::floor_div(k.channels, k.size * k.size), s = k.size;
-  ValueId y =
-      k.crd ? c.b.transpose(c.b.reshape(k.x, {k.n, depth, s, s, k.height, k.width}), {0, 1, 4, 2, 5, 3})
-            : c.b.transpose(c.b.reshape(k.x, {k.n, s, s, depth, k.height, k.width}), {0, 3, 4, 1, 5, 2});
+  const Shape crd{k.n, depth, s, s, k.height, k.width}, dcr{k.n, s, s, depth, k.height, k.width};
+  ValueId y = k.crd ? c.b.transpose(c.b.reshape(k.x, crd), {0, 1, 4, 2, 5, 3})
+                    : c.b.transpose(c.b.reshape(k.x, dcr), {0, 3, 4, 1, 5, 2});
   c.out(0, c.b.reshape(y, {k.n, depth, k.height * s, k.width * s}));
 }
 

@@ -79,7 +79,8 @@ Tensor list_of(NodeContext& c, std::string_view base) {
 
 Tensor default_of(NodeContext& c, DType t) {
   if (c.has_attr("default_tensor")) return c.get_tensor("default_tensor").reshaped({1});
-  if (t == DType::string) return Tensor::of_strings({1}, {c.get_text("default_string", "_Unused")});
+  if (t == DType::string)
+    return Tensor::of_strings({1}, std::vector<std::string>(1, c.get_text("default_string", "_Unused")));
   if (is_float(t)) return Tensor::full(t, {1}, c.get_real("default_float", -0.0));
   return from_ints(t, {1}, {c.get_int("default_int64", -1)});
 }
@@ -92,7 +93,8 @@ void label_encoder(NodeContext& c) {
     for (int64_t i = 0; i < n; ++i) places.set_int(i, i);
     bool forward = c.b.dtype(c.in(0)) == DType::string;
     Tensor other = forward ? from_ints(DType::i64, {1}, {c.get_int("default_int64", -1)})
-                           : Tensor::of_strings({1}, {c.get_text("default_string", "_Unused")});
+                           : Tensor::of_strings(
+                                 {1}, std::vector<std::string>(1, c.get_text("default_string", "_Unused")));
     return c.out(0, c.b.op("label_encoder", {c.in(0)},
                            {{"keys", forward ? texts : places},
                             {"values", forward ? places : texts},
@@ -110,8 +112,9 @@ void category_mapper(NodeContext& c) {
   Tensor texts = Tensor::of_strings({static_cast<int64_t>(words.size())}, words);
   Tensor places = Tensor::from<int64_t>({static_cast<int64_t>(numbers.size())}, numbers);
   bool forward = c.b.dtype(c.in(0)) == DType::string;
-  Tensor other = forward ? from_ints(DType::i64, {1}, {c.get_int("default_int64", -1)})
-                         : Tensor::of_strings({1}, {c.get_text("default_string", "_Unused")});
+  Tensor other =
+      forward ? from_ints(DType::i64, {1}, {c.get_int("default_int64", -1)})
+              : Tensor::of_strings({1}, std::vector<std::string>(1, c.get_text("default_string", "_Unused")));
   c.out(0, c.b.op("label_encoder", {c.in(0)},
                   {{"keys", forward ? texts : places},
                    {"values", forward ? places : texts},
