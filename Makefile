@@ -51,7 +51,7 @@ test:
 	cmake --build $(BUILD)
 	$(PYTHON) tools/run_tests.py $(BUILD) $(TEST_FLAGS)
 
-# Seeded faults that the tests must catch, and the parsers under a fuzzer. Slower; .ci/run runs both.
+# Seeded faults that the tests must catch, and the parsers under a fuzzer. Slower, and apart from the checks of a change.
 test-mutants: build
 	tools/install_deps.sh test
 	$(PYTHON) tools/run_mutants.py
