@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // conv and conv_transpose on oneDNN: f32, bf16 and 8-bit integers, 1 to 3 spatial dims, with the chain that
 // follows as post-ops. Constant weights are re-ordered once.
-#include "backend/cpu/conv_window.h"
+#include "backend/conv_window.h"
 #include "backend/cpu/fallback.h"
 #include "backend/cpu/implementations.h"
 #include "backend/cpu/onednn/post_ops.h"

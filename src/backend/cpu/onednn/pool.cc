@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // max_pool and avg_pool on oneDNN in every layout.
-#include "backend/cpu/conv_window.h"
+#include "backend/conv_window.h"
 #include "backend/cpu/implementations.h"
 #include "backend/cpu/onednn/engine.h"
 #include "base/cat.h"

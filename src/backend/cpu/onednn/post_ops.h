@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "backend/cpu/group.h"
+#include "backend/group.h"
 #include "backend/cpu/onednn/engine.h"
 
 namespace pelton::backend::cpu::onednn {

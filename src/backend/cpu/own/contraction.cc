@@ -4,7 +4,7 @@
 // and no packed copy of all of B is ever held.
 #include <cstring>
 
-#include "backend/cpu/conv_window.h"
+#include "backend/conv_window.h"
 #include "backend/cpu/fallback.h"
 #include "backend/cpu/implementations.h"
 #include "backend/cpu/own/panel.h"

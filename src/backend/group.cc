@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backend/cpu/group.h"
+#include "backend/group.h"
 
 #include <algorithm>
 #include <limits>
 
 #include "ir/op.h"
 
-namespace pelton::backend::cpu {
+namespace pelton::backend {
 namespace {
 
 constexpr std::string_view kContractions[] = {"conv", "conv_transpose", "matmul"};
@@ -158,10 +158,10 @@ class Parser {
   }
   void take_cast(const ir::Node& n) {
     const DType from = g_->type(n.inputs[0]).dtype, to = n.get_dtype("to");
-    const bool real = to == DType::f32 || to == DType::bf16;
-    if (!real || !(from == DType::i32 || from == DType::f32 || from == DType::bf16))
+    auto real = [](DType t) { return t == DType::f32 || t == DType::bf16 || t == DType::f16; };
+    if (!real(to) || !(from == DType::i32 || real(from)))
       return stop(n, cat("from ", name(from), " to ", name(to), " is no rounding of a sum"));
-    if (to == DType::bf16 && n.outputs[0] != g_->outputs[0]) stop(n, "rounds inside the chain");
+    if (to != DType::f32 && n.outputs[0] != g_->outputs[0]) stop(n, "rounds inside the chain");
   }
   void take_eltwise(const ir::Node& n) {
     GroupStep s;
@@ -275,4 +275,4 @@ TensorSpec spec_of(const GroupOperand& o, DType dtype, const Instance& instance)
   return spec;
 }
 
-}  // namespace pelton::backend::cpu
+}  // namespace pelton::backend

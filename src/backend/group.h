@@ -8,7 +8,7 @@
 
 #include "backend/kernel.h"
 
-namespace pelton::backend::cpu {
+namespace pelton::backend {
 
 // A tensor that the group reads: an input of the outer node, or a constant of the body.
 struct GroupOperand {
@@ -48,4 +48,4 @@ Group parse_group(const ir::Graph& graph, ir::NodeId node, const Instance* insta
 Dims dims_of(const GroupOperand& operand, const Instance& instance);
 TensorSpec spec_of(const GroupOperand& operand, DType dtype, const Instance& instance);
 
-}  // namespace pelton::backend::cpu
+}  // namespace pelton::backend

@@ -4,7 +4,7 @@
 
 #include "backend/kernel.h"
 
-namespace pelton::backend::cpu {
+namespace pelton::backend {
 
 struct ConvWindow {
   Dims kernel, strides, dilations, low, high, output_padding;  // one a spatial axis
@@ -14,4 +14,4 @@ ConvWindow conv_window(const ir::Node& node, const Instance& instance, const Dim
 // Of a pooling node, with `spatial` axes.
 ConvWindow pool_window(const ir::Node& node, const Instance& instance, size_t spatial);
 
-}  // namespace pelton::backend::cpu
+}  // namespace pelton::backend

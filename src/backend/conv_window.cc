@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backend/cpu/conv_window.h"
+#include "backend/conv_window.h"
 
 #include "ir/op.h"
 
-namespace pelton::backend::cpu {
+namespace pelton::backend {
 namespace {
 
 ConvWindow window_of(const ir::Node& node, const Instance& instance, size_t spatial) {
@@ -37,4 +37,4 @@ ConvWindow pool_window(const ir::Node& node, const Instance& instance, size_t sp
   return w;
 }
 
-}  // namespace pelton::backend::cpu
+}  // namespace pelton::backend
