@@ -10,16 +10,18 @@ endif()
 
 add_library(pelton_flags INTERFACE)
 target_include_directories(pelton_flags INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
-target_compile_options(pelton_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers -fno-math-errno
-                                              -ffp-contract=off -fvisibility=hidden)
+set(host "$<COMPILE_LANGUAGE:C,CXX>")  # nvcc takes none of these
+target_compile_options(pelton_flags INTERFACE "$<${host}:-Wall;-Wextra;-Wno-missing-field-initializers>"
+                                              "$<${host}:-fno-math-errno;-ffp-contract=off;-fvisibility=hidden>")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  target_compile_options(pelton_flags INTERFACE -Wno-restrict)  # g++ 12 warns about its own std::string
+  target_compile_options(pelton_flags INTERFACE "$<${host}:-Wno-restrict>")  # g++ 12 warns about its own std::string
 endif()
 if(PELTON_WERROR)
-  target_compile_options(pelton_flags INTERFACE -Werror)
+  target_compile_options(pelton_flags INTERFACE "$<${host}:-Werror>")
 endif()
 if(PELTON_SANITIZE)
-  target_compile_options(pelton_flags INTERFACE -fsanitize=${PELTON_SANITIZE} -fno-omit-frame-pointer -g1)
+  target_compile_options(pelton_flags INTERFACE
+                         "$<${host}:-fsanitize=${PELTON_SANITIZE};-fno-omit-frame-pointer;-g1>")
   target_link_options(pelton_flags INTERFACE -fsanitize=${PELTON_SANITIZE})
 endif()
 

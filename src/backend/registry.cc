@@ -12,10 +12,11 @@ void Registry::add(Implementation implementation) {
   items_.push_back(std::make_unique<Implementation>(std::move(implementation)));
 }
 
-std::vector<const Implementation*> Registry::candidates(std::string_view op) const {
+std::vector<const Implementation*> Registry::candidates(std::string_view op, device::Kind kind) const {
   std::vector<const Implementation*> out;
   for (const auto& item : items_)
-    if (std::find(item->ops.begin(), item->ops.end(), op) != item->ops.end()) out.push_back(item.get());
+    if (item->device == kind && std::find(item->ops.begin(), item->ops.end(), op) != item->ops.end())
+      out.push_back(item.get());
   return out;
 }
 
@@ -29,6 +30,18 @@ std::vector<const Implementation*> Registry::all() const {
   std::vector<const Implementation*> out;
   for (const auto& item : items_) out.push_back(item.get());
   return out;
+}
+
+void Registry::add_device(device::Kind kind, OpenDevice open) {
+  devices_.emplace_back(kind, open);
+}
+
+std::shared_ptr<device::Device> Registry::open(const device::Target& target) const {
+  for (const auto& [kind, open] : devices_)
+    if (kind == target.kind) return open(target);
+  fail(ErrorCode::no_device,
+       cat("this build runs nothing on a device of kind ", device::to_string(target.kind)),
+       cat("target ", target.name), "use --device cpu");
 }
 
 }  // namespace pelton::backend

@@ -7,7 +7,7 @@ namespace pelton::compiler {
 
 std::string RegistryOracle::refuse(const ir::Graph& graph, ir::NodeId node) const {
   std::string reasons;
-  for (const backend::Implementation* i : registry_.candidates(graph.op(node).name)) {
+  for (const backend::Implementation* i : registry_.candidates(graph.op(node).name, target_.kind)) {
     std::string reason = i->refuse(graph, node, target_);
     if (reason.empty()) return "";
     append(reasons, cat(reasons.empty() ? "" : "; ", i->name, ": ", reason));
@@ -16,7 +16,7 @@ std::string RegistryOracle::refuse(const ir::Graph& graph, ir::NodeId node) cons
 }
 
 std::string RegistryOracle::choice(const ir::Graph& graph, ir::NodeId node) const {
-  for (const backend::Implementation* i : registry_.candidates(graph.op(node).name))
+  for (const backend::Implementation* i : registry_.candidates(graph.op(node).name, target_.kind))
     if (i->refuse(graph, node, target_).empty()) return std::string(i->name);
   return "";
 }

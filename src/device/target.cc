@@ -47,6 +47,10 @@ CpuIsa isa_from_name(const std::string& text) {
   return isa_from(text, "");
 }
 
+const char* to_string(Kind kind) {
+  return kind == Kind::cpu ? "cpu" : "cuda";
+}
+
 const char* to_string(CpuIsa isa) {
   return kIsaNames[static_cast<size_t>(isa)];
 }
@@ -64,7 +68,28 @@ Target detect_cpu(int threads) {
   return t;
 }
 
+Target cuda_target(int sm) {
+  Target t = detect_cpu();
+  t.kind = Kind::cuda;
+  t.name = cat("sm_", sm);
+  t.sm = sm;
+  t.memory_bytes = 0;
+  return t;
+}
+
+Target host_of(const Target& target) {
+  return target.kind == Kind::cpu ? target : detect_cpu(target.threads);
+}
+
 Target parse_target(const std::string& text) {
+  if (text.rfind("sm_", 0) == 0) {
+    int sm = 0;
+    for (char c : text.substr(3)) sm = c >= '0' && c <= '9' && sm < 1000 ? sm * 10 + (c - '0') : -1000000;
+    if (sm < 70 || sm > 1999)
+      fail(ErrorCode::bad_name, cat("unknown GPU architecture '", text, "'"), "target",
+           "use sm_90, sm_100, ...");
+    return cuda_target(sm);
+  }
   if (text == "cpu" || text == "auto") return detect_cpu();
   if (text.rfind("cpu-", 0) == 0) {
     Target t = detect_cpu();
@@ -72,7 +97,8 @@ Target parse_target(const std::string& text) {
     t.name = text;
     return t;
   }
-  fail(ErrorCode::bad_name, cat("unknown target '", text, "'"), "", "use cpu or cpu-avx2, cpu-avx512, ...");
+  fail(ErrorCode::bad_name, cat("unknown target '", text, "'"), "",
+       "use cpu, cpu-avx2, cpu-avx512, ... or sm_90, sm_100, ...");
 }
 
 }  // namespace pelton::device

@@ -73,7 +73,7 @@ Choice choose(const Graph& graph, NodeId id, const backend::Registry& registry,
   }
   const Node& n = graph[id];
   std::string reason = kernel_free_reason(graph, id);
-  for (const backend::Implementation* candidate : registry.candidates(n.op->name)) {
+  for (const backend::Implementation* candidate : registry.candidates(n.op->name, target.kind)) {
     std::string refusal = reason.empty() ? candidate->refuse(graph, id, target) : reason;
     if (refusal.empty()) {
       choice.implementation = candidate->name;

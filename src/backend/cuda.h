@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Entry points of the CUDA back end. A build without CUDA has the same ones (backend/no_cuda): they find no
+// device and say why, so nothing above asks which build it is.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/kernel.h"
+
+namespace pelton::backend {
+
+// Adds every CUDA implementation of this build, best first. Needs no GPU, driver or NVIDIA library: plans for
+// a GPU can be made without one.
+void register_cuda(Registry& registry);
+
+// The GPUs that this process can use, in the order of their ordinals. If there are none, or some cannot be
+// used, `why` says what was found instead. Never throws for a missing GPU, driver or library.
+std::vector<device::Target> cuda_devices(std::string& why);
+
+// For `pelton doctor`: each NVIDIA library with its version, or why it is off.
+struct LibraryReport {
+  std::string name, version, off;  // `off` empty: usable
+};
+std::vector<LibraryReport> cuda_libraries();
+
+}  // namespace pelton::backend

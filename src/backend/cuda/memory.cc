@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cuda/memory.h"
+
+#include <map>
+#include <mutex>
+#include <tuple>
+
+#include "base/hash.h"
+
+namespace pelton::backend::cuda {
+
+DeviceBuffer::DeviceBuffer(int64_t bytes, std::string_view what) : bytes_(bytes) {
+  if (bytes <= 0) return;
+  cudaError_t error = cudaMalloc(memory_.out(), static_cast<size_t>(bytes));
+  if (error == cudaSuccess) return;
+  size_t free = 0, total = 0;
+  if (error == cudaErrorMemoryAllocation) (void)cudaMemGetInfo(&free, &total);
+  fail_cuda(error, "cudaMalloc",
+            cat("no ", bytes, " bytes of GPU memory for ", what, " (", free, " of ", total, " are free)"));
+}
+
+DeviceBuffer upload(const void* data, int64_t bytes, std::string_view what) {
+  DeviceBuffer out(bytes, what);
+  if (bytes > 0) PELTON_CUDA(cudaMemcpy(out.get(), data, static_cast<size_t>(bytes), cudaMemcpyHostToDevice));
+  return out;
+}
+
+std::shared_ptr<const DeviceBuffer> shared_packed(const Tensor& constant, std::string_view form,
+                                                  const std::function<DeviceBuffer()>& make) {
+  using Key = std::tuple<int, Digest, std::string>;
+  static auto* const known = new std::map<Key, std::weak_ptr<const DeviceBuffer>>;
+  static std::mutex mutex;
+  int device = 0;
+  PELTON_CUDA(cudaGetDevice(&device));
+  Digest digest = sha256(
+      std::span(static_cast<const std::byte*>(constant.data()), static_cast<size_t>(constant.bytes())));
+  Key key(device, digest, cat(constant.str(), " ", form));
+  {
+    std::lock_guard lock(mutex);
+    if (auto alive = (*known)[key].lock()) return alive;
+  }
+  auto made = std::make_shared<const DeviceBuffer>(make());
+  std::lock_guard lock(mutex);
+  std::weak_ptr<const DeviceBuffer>& entry = (*known)[key];
+  if (auto alive = entry.lock()) return alive;  // another thread was faster
+  entry = made;
+  return made;
+}
+
+}  // namespace pelton::backend::cuda

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cuda.h"
+
+namespace pelton::backend {
+
+void register_cuda(Registry&) {}
+
+std::vector<device::Target> cuda_devices(std::string& why) {
+  why = "this build has no CUDA back end";
+  return {};
+}
+
+std::vector<LibraryReport> cuda_libraries() {
+  return {};
+}
+
+}  // namespace pelton::backend
