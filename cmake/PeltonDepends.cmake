@@ -65,6 +65,7 @@ pelton_dep(zstd HEADER zstd.h LIBRARY zstd OPTIONAL DEFINES PELTON_HAVE_ZSTD=1)
 
 # The server: HTTP needs Boost (headers only) and simdjson, gRPC is on when all of its parts are there.
 pelton_dep(boost HEADER boost/beast/http.hpp OPTIONAL)
+pelton_dep(ssl HEADER openssl/ssl.h LIBRARY ssl OPTIONAL)
 pelton_dep(simdjson HEADER simdjson.h LIBRARY simdjson OPTIONAL)
 pelton_dep(protobuf HEADER google/protobuf/message.h LIBRARY protobuf OPTIONAL)
 pelton_dep(grpc HEADER grpcpp/grpcpp.h LIBRARY grpc++ OPTIONAL)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# The server's layers. Without Boost and simdjson there is no server, only the load generator; without gRPC and
+# The server's layers. Without Boost, OpenSSL and simdjson there is no server, only the load generator; without gRPC and
 # protobuf both speak HTTP only.
 pelton_layer(serve_core DIR serve/core SEES tensor DEPENDS json)
 pelton_layer(serve_engine DIR serve/engine SEES serve_core runtime)
-if(PELTON_HAVE_boost AND PELTON_HAVE_simdjson)
+if(PELTON_HAVE_boost AND PELTON_HAVE_simdjson AND PELTON_HAVE_ssl)
   set(serve_on ON)
-  pelton_layer(serve_http DIR serve/http SEES serve_core DEPENDS boost simdjson zlib)
+  pelton_layer(serve_http DIR serve/http SEES serve_core DEPENDS boost simdjson ssl zlib)
 endif()
 
 if(PELTON_HAVE_grpc)
@@ -44,7 +44,7 @@ if(NOT serve_on)
   list(FILTER serve_sources EXCLUDE REGEX "/run_server.cc$")
   list(APPEND serve_sources ${CMAKE_SOURCE_DIR}/src/serve/off/no_server.cc)
 endif()
-pelton_layer(serve DIR serve SEES serve_core serve_engine DEPENDS cli11 SOURCES ${serve_sources})
+pelton_layer(serve DIR serve SEES serve_core serve_engine DEPENDS cli11 toml SOURCES ${serve_sources})
 if(serve_on)
   target_link_libraries(pelton_serve PUBLIC pelton_serve_http pelton_serve_grpc)
 endif()

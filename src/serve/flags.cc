@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "serve/config_file.h"
 
 namespace pelton::serve {
 namespace {
@@ -36,15 +37,6 @@ constexpr Refused kRefused[] = {
     {"--sagemaker-port", "use the /v2 paths"},
     {"--allow-vertex-ai", "use the /v2 paths"},
     {"--vertex-ai-port", "use the /v2 paths"},
-    {"--http-restricted-api", "put an authenticating proxy in front"},
-    {"--grpc-restricted-protocol", "put an authenticating proxy in front"},
-    {"--http-header-forward-pattern", "send the values as request parameters"},
-    {"--grpc-header-forward-pattern", "send the values as request parameters"},
-    {"--grpc-use-ssl", "end TLS in front of the server"},
-    {"--grpc-use-ssl-mutual", "end TLS in front of the server"},
-    {"--grpc-server-cert", "end TLS in front of the server"},
-    {"--grpc-server-key", "end TLS in front of the server"},
-    {"--grpc-root-cert", "end TLS in front of the server"},
     {"--log-file", "redirect standard error"},
     {"--metrics-config", "percentiles are always on, in the statistics and on the status page"},
 };
@@ -84,10 +76,40 @@ void add_port(CLI::App& app, const std::string& name, PortOptions& port, bool th
                    "Threads that serve connections; 0: by the CPUs");
 }
 
+// Errors that a flag's value causes, in the form that the command line parser reports.
+template <class F>
+void as_usage(F&& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    refuse(e.what());
+  }
+}
+
+void add_security(CLI::App& app, const std::string& name, PortOptions& port) {
+  const std::string p = "--" + name + "-";
+  app.add_option_function<std::vector<std::string>>(
+      p + (name == "http" ? "restricted-api" : "restricted-protocol"),
+      [&port](const std::vector<std::string>& rules) {
+        for (const std::string& r : rules) as_usage([&] { port.access.restrict(r); });
+      },
+      "GROUP[,GROUP]:HEADER=file:PATH or =env:NAME: endpoints that want a key in a header");
+  app.add_option_function<std::string>(
+      p + "header-forward-pattern",
+      [&port](const std::string& v) { as_usage([&] { port.forward = HeaderPattern(v); }); },
+      "Headers that become parameters of inference requests");
+  app.add_option(p + "use-ssl", port.tls.on, "Serve over TLS");
+  app.add_option(p + "use-ssl-mutual", port.tls.mutual, "Clients need a certificate, too");
+  app.add_option(p + "server-cert", port.tls.cert, "PEM file of the certificate chain");
+  app.add_option(p + "server-key", port.tls.key, "PEM file of the key, or env:NAME");
+  app.add_option(p + "root-cert", port.tls.root, "PEM file of the clients' authority");
+}
+
 }  // namespace
 
 void add_serve_flags(CLI::App& app, ServeOptions& o) {
   RepositoryOptions& r = o.core.repository;
+  add_config_file(app);
   app.add_option("--model-repository,--model-store", r.paths, "Folder of models; may be given again")
       ->required();
   app.add_option_function<std::string>(
@@ -115,6 +137,8 @@ void add_serve_flags(CLI::App& app, ServeOptions& o) {
   add_port(app, "http", o.http, true);
   add_port(app, "grpc", o.grpc, false);
   add_port(app, "metrics", o.metrics, false);
+  add_security(app, "http", o.http);
+  add_security(app, "grpc", o.grpc);
   app.add_option("--http-max-input-size", o.max_body_bytes,
                  "Largest request body in bytes, after decompression")
       ->capture_default_str();
@@ -154,9 +178,11 @@ void add_serve_flags(CLI::App& app, ServeOptions& o) {
     app.add_option_function<std::string>(
            flag, [flag](const std::string&) { log_warn("flag ", flag, " has no effect here"); })
         ->group("");
+  name_environment(app);
 }
 
 void check_serve_options(ServeOptions& o) {
+  for (auto* port : {&o.http, &o.grpc}) port->tls.on = port->tls.on || port->tls.mutual;
   if (!o.http.on && !o.grpc.on)
     fail(ErrorCode::usage, "neither HTTP nor gRPC is allowed, so nothing could be served");
   if (o.core.repository.poll_seconds <= 0)

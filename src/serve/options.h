@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "serve/core/access.h"
 #include "serve/core/core.h"
 
 namespace pelton::serve {
@@ -16,6 +17,9 @@ struct PortOptions {
   uint16_t port = 0;
   bool reuse = false;
   int threads = 0;  // 0: by the CPUs of the process
+  TlsOptions tls;   // HTTP and gRPC
+  AccessRules access;
+  HeaderPattern forward;
 };
 
 struct ServeOptions {

@@ -35,6 +35,9 @@ HttpOptions http_options(const ServeOptions& o, const PortOptions& port) {
   h.router.allowed_hosts.push_back(port.address);
   h.router.allowed_hosts.insert(h.router.allowed_hosts.end(), o.allowed_hosts.begin(), o.allowed_hosts.end());
   h.router.allowed_origins = o.allowed_origins;
+  h.router.access = port.access;
+  h.router.forward = port.forward;
+  h.tls = port.tls;
   return h;
 }
 
@@ -73,6 +76,9 @@ FrontEnds open_ports(const ServeOptions& o, Core& core) {
       g.port = o.grpc.port;
       g.reuse_port = o.grpc.reuse;
       g.max_message_bytes = o.max_body_bytes;
+      g.tls = o.grpc.tls;
+      g.access = o.grpc.access;
+      g.forward = o.grpc.forward;
       f.grpc = make_grpc_server(core, g);
     }
   }

@@ -87,6 +87,12 @@ def test_uploads_with_leave(serve):
         status, answer = control(server, "up", "load", {"config": config, "file:" + path: data})
         assert status == 400 and "uploaded file" in answer["error"]
     assert control(server, "up", "load", {"config": config, "file:1/m": "no base64!"})[0] == 400
+    for backend, name in (("pelton", "model.pelton"), ("onnxruntime", "model.onnx")):
+        bad = json.dumps(json.loads(config) | {"backend": backend})
+        status, answer = control(server, "bad", "load", {"config": bad, f"file:1/{name}": data})
+        assert status == 400 and "/tmp" not in answer["error"] and "pelton-upload" not in answer["error"], answer
+        reasons = str(server.json("/v2/repository/index", b"", "POST")[1])
+        assert "bad" in reasons and "/tmp" not in reasons and "pelton-upload" not in reasons
     assert server.infer("up", [3])[0] == 200
 
 

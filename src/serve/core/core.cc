@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/core/core.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace pelton::serve {
@@ -50,6 +52,14 @@ void Core::count_refused(const Request& r, ErrorCode code) const {
         .record_failure(fail_reason(code), static_cast<uint64_t>(elapsed.count()));
   } catch (const Error&) {  // no such model, so no series
   }
+}
+
+bool is_reserved_parameter(std::string_view name) {
+  static constexpr std::string_view kNames[] = {"sequence_id", "sequence_start",   "sequence_end",
+                                                "priority",    "timeout",          "headers",
+                                                "binary_data", "binary_data_size", "binary_data_output"};
+  return name.starts_with("triton_") ||
+         std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
 void read_reserved_parameters(Request& r) {

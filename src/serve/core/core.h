@@ -88,5 +88,6 @@ std::string html_escape(std::string_view s);
 // Fields of the parameters that the protocol reserves, moved from `parameters` to the request. bad_format on
 // a wrong type.
 void read_reserved_parameters(Request& request);
+bool is_reserved_parameter(std::string_view name);
 
 }  // namespace pelton::serve

@@ -151,25 +151,12 @@ BatchingConfig read_batching(const Node& n, int64_t max_batch) {
   return b;
 }
 
-std::map<std::string, std::string> read_map(const Node& n, std::string_view field) {
-  std::map<std::string, std::string> out;
-  for (const Node* e : n.messages(field)) {
-    const Field* value = e->type().find("value");
-    std::string text = value->kind != Kind::message ? e->string("value")
-                       : e->message("value")        ? e->message("value")->string("string_value")
-                                                    : "";
-    if (!out.emplace(e->string("key"), std::move(text)).second)
-      fail(ErrorCode::bad_format, cat("key '", e->string("key"), "' appears twice in ", field));
-  }
-  return out;
-}
-
 EnsembleStep read_step(const Node& n) {
   EnsembleStep s;
   s.model = n.string("model_name");
   s.version = n.has("model_version") ? n.integer("model_version") : -1;
-  s.inputs = read_map(n, "input_map");
-  s.outputs = read_map(n, "output_map");
+  s.inputs = read_config_map(n, "input_map");
+  s.outputs = read_config_map(n, "output_map");
   if (s.model.empty()) fail(ErrorCode::bad_format, "an ensemble step has no model_name");
   if (s.inputs.empty() || s.outputs.empty())
     fail(ErrorCode::bad_format, cat("ensemble step '", s.model, "' needs input_map and output_map"));
@@ -240,6 +227,19 @@ void check_unique(const std::vector<TensorSpec>& specs, std::string_view what) {
 
 }  // namespace
 
+std::map<std::string, std::string> read_config_map(const Node& n, std::string_view field) {
+  std::map<std::string, std::string> out;
+  for (const Node* e : n.messages(field)) {
+    const Field* value = e->type().find("value");
+    std::string text = value->kind != Kind::message ? e->string("value")
+                       : e->message("value")        ? e->message("value")->string("string_value")
+                                                    : "";
+    if (!out.emplace(e->string("key"), std::move(text)).second)
+      fail(ErrorCode::bad_format, cat("key '", e->string("key"), "' appears twice in ", field));
+  }
+  return out;
+}
+
 const TensorSpec* ModelConfig::input(std::string_view name) const {
   for (const TensorSpec& t : inputs)
     if (t.name == name) return &t;
@@ -285,8 +285,8 @@ ModelConfig read_model_config(std::shared_ptr<const Node> tree, std::vector<std:
   if (c.platform == "ensemble" && c.steps.empty())
     fail(ErrorCode::bad_format, "an ensemble needs ensemble_scheduling");
   for (const Node* w : n.messages("model_warmup")) c.warmups.push_back(read_warmup(*w));
-  c.parameters = read_map(n, "parameters");
-  c.metric_tags = read_map(n, "metric_tags");
+  c.parameters = read_config_map(n, "parameters");
+  c.metric_tags = read_config_map(n, "metric_tags");
   c.tree = std::move(tree);
   return c;
 }

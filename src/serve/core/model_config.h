@@ -91,4 +91,7 @@ struct ModelConfig {
 // that has no effect here.
 ModelConfig read_model_config(std::shared_ptr<const Node> tree, std::vector<std::string>* notes = nullptr);
 
+// A map field of text values ("parameters"); bad_format if a key appears twice.
+std::map<std::string, std::string> read_config_map(const Node& node, std::string_view field);
+
 }  // namespace pelton::serve

@@ -63,7 +63,8 @@ std::vector<int64_t> choose_versions(const VersionPolicy& policy, const std::vec
 
 ModelPlan plan_model(const std::string& name, const ModelDir& dir,
                      const std::optional<std::string>& config_json, bool complete,
-                     const BackendTable& backends, std::vector<std::string>& notes) {
+                     const BackendTable& backends, std::vector<std::string>& notes,
+                     const std::function<void(const Node&, const Backend&)>& before_use) {
   ModelPlan plan;
   std::unique_ptr<Node> tree;
   if (config_json)
@@ -104,6 +105,7 @@ ModelPlan plan_model(const std::string& name, const ModelDir& dir,
       fail(ErrorCode::not_found, "cannot tell which backend the model needs", name,
            "set 'backend' in config.pbtxt");
     tree->set("backend", backend);
+    if (before_use) before_use(*tree, backends.get(backend));
     if (complete) {
       plan.prepared = backends.get(backend).complete(*tree, dir, available.back());
       plan.prepared_version = available.back();

@@ -32,6 +32,12 @@ Error as_error(const std::string& name) {
   }
 }
 
+std::string replaced(std::string text, const std::string& what, std::string_view with) {
+  for (size_t at = text.find(what); at != text.npos; at = text.find(what, at + with.size()))
+    text.replace(at, what.size(), with);
+  return text;
+}
+
 }  // namespace
 
 std::string_view to_string(ModelState s) {
@@ -200,29 +206,54 @@ void Repository::load_checked(const std::string& name, const std::string& path, 
   }
 }
 
+// Refuses a load request that would decide what code runs: a backend that runs code is used only as the
+// model's own folder says, and never with files or another model file or parameters from the request.
+void Repository::check_override(const std::string& name, const std::string& path, const LoadOverride& changes,
+                                const Node& wanted) const {
+  const std::string backend = wanted.string("backend");
+  auto refuse = [&](std::string_view what) {
+    fail(ErrorCode::usage, cat("a load request may not ", what, " backend '", backend, "', which runs code"),
+         name, "change the model's folder");
+  };
+  if (!changes.files.empty()) refuse("bring files for");
+  if (path.empty()) refuse("switch to");
+  std::vector<std::string> unused;
+  const ModelConfig own =
+      plan_model(name, ModelDir(path), std::nullopt, options_.complete_configs, backends_, unused).config;
+  if (own.backend != backend) refuse("switch to");
+  if (wanted.string("default_model_filename") != own.default_file ||
+      read_config_map(wanted, "parameters") != own.parameters ||
+      wanted.string("runtime") != own.tree->string("runtime"))
+    refuse("set parameters or the model file of");
+}
+
 void Repository::load_entry(const std::string& name, Entry& e, const std::string& path,
                             const LoadOverride& changes, std::set<std::string> chain) {
-  Stopwatch watch;
-  UploadFolder upload;
-  std::string folder = path;
-  if (!changes.files.empty()) {
-    upload = UploadFolder(name, changes.files);
-    folder = upload.path();
+  if (changes.files.empty()) return load_folder(name, e, path, path, changes, std::move(chain));
+  const UploadFolder upload(name, changes.files);
+  try {
+    load_folder(name, e, path, upload.path(), changes, std::move(chain));
+  } catch (...) {  // where uploads lie is the server's own business
+    const Error error = as_error(name);
+    throw Error(error.code(), replaced(error.message(), upload.path(), "the upload"),
+                replaced(error.where(), upload.path(), "the upload"),
+                replaced(error.fix(), upload.path(), "the upload"));
   }
+}
+
+void Repository::load_folder(const std::string& name, Entry& e, const std::string& path,
+                             const std::string& folder, const LoadOverride& changes,
+                             std::set<std::string> chain) {
+  Stopwatch watch;
   const ModelDir dir(folder);
   const uint64_t fingerprint = ModelDir(path.empty() ? folder : path).fingerprint();
   std::vector<std::string> notes;
-  ModelPlan plan = plan_model(name, dir, changes.config_json, options_.complete_configs, backends_, notes);
-  if ((changes.config_json || !changes.files.empty()) && plan.config.steps.empty() &&
-      backends_.get(plan.config.backend).runs_code()) {
-    std::vector<std::string> unused;
-    if (!changes.files.empty() || path.empty() ||
-        plan_model(name, ModelDir(path), std::nullopt, true, backends_, unused).config.backend !=
-            plan.config.backend)
-      fail(ErrorCode::usage,
-           cat("a load request may not switch to backend '", plan.config.backend, "', which runs code"), name,
-           "change the model's folder");
-  }
+  const bool overridden = changes.config_json || !changes.files.empty();
+  const ModelPlan plan = plan_model(name, dir, changes.config_json, options_.complete_configs, backends_,
+                                    notes, [&](const Node& wanted, const Backend& backend) {
+                                      if (overridden && backend.runs_code())
+                                        check_override(name, path, changes, wanted);
+                                    });
   for (const std::string& note : notes) log_warn("model ", name, ": ", note);
 
   std::vector<std::string> steps;

@@ -113,11 +113,14 @@ class Repository {
   std::shared_ptr<Entry> entry(const std::string& name);
   void load_entry(const std::string& name, Entry& e, const std::string& path, const LoadOverride& changes,
                   std::set<std::string> chain);
+  void load_folder(const std::string& name, Entry& e, const std::string& path, const std::string& folder,
+                   const LoadOverride& changes, std::set<std::string> chain);
+  void check_override(const std::string& name, const std::string& path, const LoadOverride& changes,
+                      const Node& wanted) const;
   void load_checked(const std::string& name, const std::string& path, const LoadOverride& changes,
                     std::set<std::string> chain);
   std::shared_ptr<const Model> load_version(const ModelPlan& plan, const ModelDir& dir, int64_t version);
   std::map<std::string, std::string> load_all(const std::map<std::string, std::string>& models);
-  std::string write_upload(const std::string& name, const LoadOverride& changes);
 
   const RepositoryOptions options_;
   const BackendTable& backends_;
@@ -139,8 +142,10 @@ struct ModelPlan {
   int64_t prepared_version = -1;
   std::vector<int64_t> versions;  // 0: a bare model file, served as version 1
 };
+// `before_use` sees the configuration before the backend touches a file.
 ModelPlan plan_model(const std::string& name, const ModelDir& dir,
                      const std::optional<std::string>& config_json, bool complete,
-                     const BackendTable& backends, std::vector<std::string>& notes);
+                     const BackendTable& backends, std::vector<std::string>& notes,
+                     const std::function<void(const Node&, const Backend&)>& before_use = {});
 
 }  // namespace pelton::serve

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "serve/core/core.h"
 
 namespace pelton::serve {
 namespace {
@@ -198,6 +199,16 @@ void write_infer_message(const Response& r, const std::vector<RequestedOutput>& 
     p["shared_memory_byte_size"].set_int64_param(static_cast<int64_t>(t.stored_bytes));
     if (outputs[i].region_offset)
       p["shared_memory_offset"].set_int64_param(static_cast<int64_t>(outputs[i].region_offset));
+  }
+}
+
+void forward_metadata(const grpc::CallbackServerContext& context, const HeaderPattern& pattern,
+                      Request& request) {
+  if (!pattern) return;
+  for (const auto& [key, value] : context.client_metadata()) {
+    const std::string name(key.data(), key.size());
+    if (!is_reserved_parameter(name) && pattern.matches(name))
+      request.parameters.emplace(name, std::string(value.data(), value.size()));
   }
 }
 

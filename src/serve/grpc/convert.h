@@ -2,9 +2,11 @@
 // Between the gRPC messages and the server's own requests and responses.
 #pragma once
 
+#include <grpcpp/server_context.h>
 #include <grpcpp/support/status.h>
 
 #include "grpc_service.pb.h"
+#include "serve/core/access.h"
 #include "serve/core/request.h"
 #include "serve/core/shared_memory.h"
 
@@ -16,5 +18,8 @@ void read_infer_message(inference::ModelInferRequest& message, Request& request,
 void write_infer_message(const Response& response, const std::vector<RequestedOutput>& outputs,
                          inference::ModelInferResponse& message);
 grpc::Status grpc_status(const Error& error);
+// Metadata of the call whose names match becomes parameters of the request.
+void forward_metadata(const grpc::CallbackServerContext& context, const HeaderPattern& pattern,
+                      Request& request);
 
 }  // namespace pelton::serve

@@ -7,6 +7,7 @@
 #include <grpcpp/health_check_service_interface.h>
 
 #include <atomic>
+#include <cctype>
 #include <thread>
 
 #include "base/error.h"
@@ -21,6 +22,24 @@ using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
 using grpc::Status;
 namespace pb = inference;
+using Group = EndpointGroup;
+
+struct Denied {
+  std::string why;
+};
+
+// Throws when the group wants a key that the call does not bring.
+void check_access(const AccessRules& rules, EndpointGroup group, const CallbackServerContext& context) {
+  if (!rules.restricted(group)) return;
+  const bool allowed = rules.allows(group, [&](const std::string& header) {
+    std::string key = "triton-grpc-protocol-";
+    for (char c : header) key += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    const auto it = context.client_metadata().find(key);
+    return it == context.client_metadata().end() ? std::string_view()
+                                                 : std::string_view(it->second.data(), it->second.size());
+  });
+  if (!allowed) throw Denied{cat("the ", to_string(group), " calls want a key")};
+}
 
 // Runs `f` and finishes the call with its outcome.
 template <class F>
@@ -29,6 +48,8 @@ ServerUnaryReactor* answer(CallbackServerContext* context, F&& f) {
   try {
     f();
     reactor->Finish(Status::OK);
+  } catch (const Denied& d) {
+    reactor->Finish(Status(grpc::StatusCode::PERMISSION_DENIED, d.why));
   } catch (const Error& e) {
     reactor->Finish(grpc_status(e));
   } catch (const std::exception& e) {
@@ -51,7 +72,7 @@ void fill(google::protobuf::Message& message, const std::string& json) {
 class InferCall final : public ServerUnaryReactor {
  public:
   InferCall(Core& core, CallbackServerContext* context, pb::ModelInferRequest& message,
-            pb::ModelInferResponse* response) {
+            pb::ModelInferResponse* response, const HeaderPattern& forward) {
     auto request = std::make_unique<Request>();
     request->token = token_;
     const auto until = context->deadline() - std::chrono::system_clock::now();
@@ -68,6 +89,7 @@ class InferCall final : public ServerUnaryReactor {
     request->set_callback([this](Response&& r, bool) { Finish(grpc_status(*r.error)); });
     try {
       read_infer_message(message, *request, core.shared_memory());
+      forward_metadata(*context, forward, *request);
     } catch (const Error& e) {
       core.count_refused(*request, e.code());
       request->respond(e);
@@ -96,52 +118,65 @@ class InferCall final : public ServerUnaryReactor {
 
 class Service final : public pb::GRPCInferenceService::CallbackService {
  public:
-  explicit Service(Core& core) : core_(core) {}
+  Service(Core& core, const GrpcOptions& options) : core_(core), options_(options) {}
 
   ServerUnaryReactor* ServerLive(CallbackServerContext* c, const pb::ServerLiveRequest*,
                                  pb::ServerLiveResponse* out) override {
-    return answer(c, [&] { out->set_live(core_.live()); });
+    return answer(Group::health, c, [&] { out->set_live(core_.live()); });
   }
   ServerUnaryReactor* ServerReady(CallbackServerContext* c, const pb::ServerReadyRequest*,
                                   pb::ServerReadyResponse* out) override {
-    return answer(c, [&] { out->set_ready(core_.ready()); });
+    return answer(Group::health, c, [&] { out->set_ready(core_.ready()); });
   }
   ServerUnaryReactor* ModelReady(CallbackServerContext* c, const pb::ModelReadyRequest* in,
                                  pb::ModelReadyResponse* out) override {
-    return answer(
-        c, [&] { out->set_ready(core_.repository().ready(in->name(), in->version()) && !core_.draining()); });
+    return answer(Group::health, c, [&] {
+      out->set_ready(core_.repository().ready(in->name(), in->version()) && !core_.draining());
+    });
   }
   ServerUnaryReactor* ServerMetadata(CallbackServerContext* c, const pb::ServerMetadataRequest*,
                                      pb::ServerMetadataResponse* out) override {
-    return answer(c, [&] { fill(*out, core_.server_metadata_json()); });
+    return answer(Group::metadata, c, [&] { fill(*out, core_.server_metadata_json()); });
   }
   ServerUnaryReactor* ModelMetadata(CallbackServerContext* c, const pb::ModelMetadataRequest* in,
                                     pb::ModelMetadataResponse* out) override {
-    return answer(c, [&] { fill(*out, core_.model_metadata_json(in->name(), in->version())); });
+    return answer(Group::metadata, c,
+                  [&] { fill(*out, core_.model_metadata_json(in->name(), in->version())); });
   }
   ServerUnaryReactor* ModelInfer(CallbackServerContext* c, const pb::ModelInferRequest* in,
                                  pb::ModelInferResponse* out) override {
     // The message belongs to this call; its tensor data is moved out instead of copied.
-    return new InferCall(core_, c, const_cast<pb::ModelInferRequest&>(*in), out);
+    if (auto* refused = denied(Group::inference, c)) return refused;
+    return new InferCall(core_, c, const_cast<pb::ModelInferRequest&>(*in), out, options_.forward);
   }
-  StreamReactor* ModelStreamInfer(CallbackServerContext* c) override { return make_stream_reactor(core_, c); }
+  StreamReactor* ModelStreamInfer(CallbackServerContext* c) override {
+    try {
+      check_access(options_.access, Group::inference, *c);
+    } catch (const Denied& d) {
+      return make_failed_stream(Status(grpc::StatusCode::PERMISSION_DENIED, d.why));
+    }
+    return make_stream_reactor(core_, c, options_.forward);
+  }
   ServerUnaryReactor* ModelConfig(CallbackServerContext* c, const pb::ModelConfigRequest* in,
                                   pb::ModelConfigResponse* out) override {
-    return answer(c, [&] {
+    return answer(Group::model_config, c, [&] {
       if (!out->mutable_config()->ParseFromString(core_.model_config_wire(in->name(), in->version())))
         fail(ErrorCode::internal, "the configuration's wire form does not parse", in->name());
     });
   }
   ServerUnaryReactor* ModelStatistics(CallbackServerContext* c, const pb::ModelStatisticsRequest* in,
                                       pb::ModelStatisticsResponse* out) override {
-    return answer(c, [&] { fill(*out, core_.statistics_json(in->name(), in->version())); });
+    return answer(Group::statistics, c,
+                  [&] { fill(*out, core_.statistics_json(in->name(), in->version())); });
   }
   ServerUnaryReactor* RepositoryIndex(CallbackServerContext* c, const pb::RepositoryIndexRequest* in,
                                       pb::RepositoryIndexResponse* out) override {
-    return answer(c, [&] { fill(*out, cat("{\"models\":", core_.index_json(in->ready()), "}")); });
+    return answer(Group::model_repository, c,
+                  [&] { fill(*out, cat("{\"models\":", core_.index_json(in->ready()), "}")); });
   }
   ServerUnaryReactor* RepositoryModelLoad(CallbackServerContext* c, const pb::RepositoryModelLoadRequest* in,
                                           pb::RepositoryModelLoadResponse*) override {
+    if (auto* refused = denied(Group::model_repository, c)) return refused;
     LoadOverride changes;
     Error problem(ErrorCode::usage, "");
     bool bad = false;
@@ -163,6 +198,7 @@ class Service final : public pb::GRPCInferenceService::CallbackService {
   ServerUnaryReactor* RepositoryModelUnload(CallbackServerContext* c,
                                             const pb::RepositoryModelUnloadRequest* in,
                                             pb::RepositoryModelUnloadResponse*) override {
+    if (auto* refused = denied(Group::model_repository, c)) return refused;
     bool dependents = false;
     if (auto p = in->parameters().find("unload_dependents"); p != in->parameters().end())
       dependents = p->second.bool_param();
@@ -171,7 +207,7 @@ class Service final : public pb::GRPCInferenceService::CallbackService {
   }
   ServerUnaryReactor* TraceSetting(CallbackServerContext* c, const pb::TraceSettingRequest* in,
                                    pb::TraceSettingResponse* out) override {
-    return answer(c, [&] {
+    return answer(Group::trace, c, [&] {
       std::string changes;
       for (const auto& [name, value] : in->settings()) {
         changes += cat(changes.empty() ? "{" : ",", json_string(name), ":");
@@ -199,7 +235,7 @@ class Service final : public pb::GRPCInferenceService::CallbackService {
   }
   ServerUnaryReactor* LogSettings(CallbackServerContext* c, const pb::LogSettingsRequest* in,
                                   pb::LogSettingsResponse* out) override {
-    return answer(c, [&] {
+    return answer(Group::logging, c, [&] {
       std::string changes;
       for (const auto& [name, v] : in->settings()) {
         changes += cat(changes.empty() ? "{" : ",", json_string(name), ":");
@@ -229,7 +265,7 @@ class Service final : public pb::GRPCInferenceService::CallbackService {
   ServerUnaryReactor* SystemSharedMemoryStatus(CallbackServerContext* c,
                                                const pb::SystemSharedMemoryStatusRequest* in,
                                                pb::SystemSharedMemoryStatusResponse* out) override {
-    return answer(c, [&] {
+    return answer(Group::shared_memory, c, [&] {
       for (const auto& r : core_.shared_memory().list(in->name())) {
         auto& status = (*out->mutable_regions())[r->name];
         status.set_name(r->name);
@@ -242,20 +278,20 @@ class Service final : public pb::GRPCInferenceService::CallbackService {
   ServerUnaryReactor* SystemSharedMemoryRegister(CallbackServerContext* c,
                                                  const pb::SystemSharedMemoryRegisterRequest* in,
                                                  pb::SystemSharedMemoryRegisterResponse*) override {
-    return answer(c,
+    return answer(Group::shared_memory, c,
                   [&] { core_.shared_memory().add(in->name(), in->key(), in->offset(), in->byte_size()); });
   }
   ServerUnaryReactor* SystemSharedMemoryUnregister(CallbackServerContext* c,
                                                    const pb::SystemSharedMemoryUnregisterRequest* in,
                                                    pb::SystemSharedMemoryUnregisterResponse*) override {
-    return answer(c, [&] {
+    return answer(Group::shared_memory, c, [&] {
       in->name().empty() ? core_.shared_memory().remove_all() : core_.shared_memory().remove(in->name());
     });
   }
 #define PELTON_CUDA_MEMORY_OFF(name)                                                                \
   ServerUnaryReactor* name(CallbackServerContext* c, const pb::name##Request*, pb::name##Response*) \
       override {                                                                                    \
-    return answer(c, [] {                                                                           \
+    return answer(Group::shared_memory, c, [] {                                                     \
       fail(ErrorCode::unsupported_op, "CUDA shared memory is not supported", "",                    \
            "send tensors in the request");                                                          \
     });                                                                                             \
@@ -266,6 +302,24 @@ class Service final : public pb::GRPCInferenceService::CallbackService {
 #undef PELTON_CUDA_MEMORY_OFF
 
  private:
+  template <class F>
+  ServerUnaryReactor* answer(Group group, CallbackServerContext* c, F&& f) {
+    return serve::answer(c, [&] {
+      check_access(options_.access, group, *c);
+      f();
+    });
+  }
+  // A finished call if the group wants a key that is missing, else null.
+  ServerUnaryReactor* denied(Group group, CallbackServerContext* c) {
+    try {
+      check_access(options_.access, group, *c);
+      return nullptr;
+    } catch (const Denied& d) {
+      ServerUnaryReactor* reactor = c->DefaultReactor();
+      reactor->Finish(Status(grpc::StatusCode::PERMISSION_DENIED, d.why));
+      return reactor;
+    }
+  }
   // Runs `f` on the management threads.
   ServerUnaryReactor* later(CallbackServerContext* context, std::function<void()> f) {
     ServerUnaryReactor* reactor = context->DefaultReactor();
@@ -284,20 +338,33 @@ class Service final : public pb::GRPCInferenceService::CallbackService {
   }
 
   Core& core_;
+  const GrpcOptions options_;
 };
+
+std::shared_ptr<grpc::ServerCredentials> credentials(const TlsOptions& o) {
+  if (!o.on) return grpc::InsecureServerCredentials();
+  const TlsTexts texts = read_tls_texts(o);
+  grpc::SslServerCredentialsOptions options(o.mutual
+                                                ? GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY
+                                                : GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);
+  options.pem_key_cert_pairs.push_back({texts.key, texts.cert});
+  options.pem_root_certs = texts.root;
+  return grpc::SslServerCredentials(options);
+}
 
 class Server final : public GrpcServer {
  public:
-  Server(Core& core, const GrpcOptions& o) : service_(core) {
-    grpc::EnableDefaultHealthCheckService(true);
-    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  Server(Core& core, const GrpcOptions& o) : service_(core, o) {
+    // Neither of the two can ask for a key, so they are off where one is wanted.
+    grpc::EnableDefaultHealthCheckService(!o.access.restricted(Group::health));
+    if (!o.access.restricted(Group::metadata)) grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     grpc::ServerBuilder builder;
     const bool unix_socket = o.address.starts_with("unix:");
     const bool v6 = o.address.find(':') != o.address.npos;
     const std::string where =
         unix_socket ? o.address : cat(v6 ? cat("[", o.address, "]") : o.address, ":", o.port);
     int port = 0;
-    builder.AddListeningPort(where, grpc::InsecureServerCredentials(), &port);
+    builder.AddListeningPort(where, credentials(o.tls), &port);
     builder.RegisterService(&service_);
     builder.SetMaxReceiveMessageSize(static_cast<int>(o.max_message_bytes));
     builder.SetMaxSendMessageSize(-1);
@@ -312,7 +379,9 @@ class Server final : public GrpcServer {
   ~Server() override { stop(); }
 
   std::string endpoint() const override { return endpoint_; }
-  void set_serving(bool ready) override { server_->GetHealthCheckService()->SetServingStatus(ready); }
+  void set_serving(bool ready) override {
+    if (auto* health = server_->GetHealthCheckService()) health->SetServingStatus(ready);
+  }
   void drain(double seconds) override {
     if (closer_.joinable()) return;
     set_serving(false);

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "serve/core/access.h"
 #include "serve/core/core.h"
 
 namespace pelton::serve {
@@ -15,6 +16,9 @@ struct GrpcOptions {
   uint16_t port = 8001;               // 0: any free one
   bool reuse_port = false;
   size_t max_message_bytes = 64 << 20;
+  TlsOptions tls;
+  AccessRules access;     // keys travel as metadata "triton-grpc-protocol-HEADER"
+  HeaderPattern forward;  // metadata that becomes parameters of inference requests
 };
 
 class GrpcServer {

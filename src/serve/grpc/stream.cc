@@ -26,7 +26,8 @@ struct Slot {
 
 class Stream final : public StreamReactor {
  public:
-  explicit Stream(Core& core) : core_(core) {
+  Stream(Core& core, const grpc::CallbackServerContext& context, const HeaderPattern& forward)
+      : core_(core), context_(context), forward_(forward) {
     link_->stream = this;
     StartRead(&message_);
   }
@@ -113,6 +114,7 @@ class Stream final : public StreamReactor {
     request->set_callback(finish);
     try {
       read_infer_message(message_, *request, core_.shared_memory());
+      forward_metadata(context_, forward_, *request);
       *outputs = request->outputs;
     } catch (const Error& e) {
       core_.count_refused(*request, e.code());
@@ -132,6 +134,8 @@ class Stream final : public StreamReactor {
   }
 
   Core& core_;
+  const grpc::CallbackServerContext& context_;
+  const HeaderPattern& forward_;
   const std::shared_ptr<Link> link_ = std::make_shared<Link>();
   const std::shared_ptr<CancelToken> token_ = std::make_shared<CancelToken>();
   inference::ModelInferRequest message_;
@@ -142,8 +146,17 @@ class Stream final : public StreamReactor {
 
 }  // namespace
 
-StreamReactor* make_stream_reactor(Core& core, grpc::CallbackServerContext*) {
-  return new Stream(core);
+StreamReactor* make_stream_reactor(Core& core, grpc::CallbackServerContext* context,
+                                   const HeaderPattern& forward) {
+  return new Stream(core, *context, forward);
+}
+
+StreamReactor* make_failed_stream(const grpc::Status& status) {
+  struct Failed final : StreamReactor {
+    explicit Failed(const grpc::Status& s) { Finish(s); }
+    void OnDone() override { delete this; }
+  };
+  return new Failed(status);
 }
 
 }  // namespace pelton::serve

@@ -6,6 +6,7 @@
 #include <grpcpp/support/server_callback.h>
 
 #include "grpc_service.pb.h"
+#include "serve/core/access.h"
 #include "serve/core/core.h"
 
 namespace pelton::serve {
@@ -13,6 +14,8 @@ namespace pelton::serve {
 using StreamReactor =
     grpc::ServerBidiReactor<inference::ModelInferRequest, inference::ModelStreamInferResponse>;
 // Owns itself until the call is done.
-StreamReactor* make_stream_reactor(Core& core, grpc::CallbackServerContext* context);
+StreamReactor* make_stream_reactor(Core& core, grpc::CallbackServerContext* context,
+                                   const HeaderPattern& forward);
+StreamReactor* make_failed_stream(const grpc::Status& status);
 
 }  // namespace pelton::serve

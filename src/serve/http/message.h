@@ -38,11 +38,14 @@ struct HttpResponse {
   size_t size() const;
 };
 
-// Where an answer goes. respond() is called exactly once, from any thread.
+// Where an answer goes, from any thread: respond() once, or begin_stream() once and then stream() until
+// `last`.
 class HttpPeer {
  public:
   virtual ~HttpPeer() = default;
   virtual void respond(HttpResponse&& response) = 0;
+  virtual void begin_stream(HttpResponse&& head) = 0;  // its body is ignored
+  virtual void stream(std::string piece, bool last) = 0;
 };
 
 std::string_view reason_phrase(int status);

@@ -109,7 +109,39 @@ std::optional<HttpResponse> Router::refuse_early(const HttpRequest& request) con
     if (!own && std::find(allowed.begin(), allowed.end(), origin) == allowed.end())
       return HttpResponse::error(403, "requests from other origins are not allowed");
   }
+  if (options_.api && options_.access.any()) {
+    std::optional<EndpointGroup> group;
+    try {
+      group = group_of(split_path(request.target));
+    } catch (const Error& e) {
+      return HttpResponse::error(e);
+    }
+    if (group &&
+        !options_.access.allows(*group, [&](const std::string& name) { return request.header(name); }))
+      return HttpResponse::error(403, cat("the ", to_string(*group), " endpoints want a key"));
+  }
   return std::nullopt;
+}
+
+std::optional<EndpointGroup> group_of(const std::vector<std::string>& path) {
+  using G = EndpointGroup;
+  if (path.empty()) return G::statistics;  // the status page
+  if (path[0] != "v2") return std::nullopt;
+  if (path.size() == 1) return G::metadata;
+  const std::string& last = path.back();
+  if (path[1] == "health") return G::health;
+  if (path[1] == "logging") return G::logging;
+  if (path[1] == "trace") return G::trace;
+  if (path[1] == "repository") return G::model_repository;
+  if (path[1] == "systemsharedmemory" || path[1] == "cudasharedmemory") return G::shared_memory;
+  if (path[1] != "models") return std::nullopt;
+  if (path.size() == 3) return last == "stats" ? G::statistics : G::metadata;
+  if (last == "infer" || last == "generate" || last == "generate_stream") return G::inference;
+  if (last == "ready") return G::health;
+  if (last == "config") return G::model_config;
+  if (last == "stats") return G::statistics;
+  if (last == "setting") return G::trace;
+  return G::metadata;
 }
 
 void Router::handle(HttpRequest&& request, std::shared_ptr<HttpPeer> peer) const {
@@ -222,6 +254,13 @@ void Router::read_infer_body(HttpRequest& http, Request& request, bool& binary_d
   read_infer_request(request, http.body, json_size, binary_default, core_.shared_memory());
 }
 
+void Router::forward_headers(const HttpRequest& http, Request& request) const {
+  if (!options_.forward) return;
+  for (const auto& [name, value] : http.headers)
+    if (!is_reserved_parameter(name) && options_.forward.matches(name))
+      request.parameters.emplace(name, value);  // a parameter of the body stays
+}
+
 void Router::infer(HttpRequest&& http, std::string model, std::string version,
                    std::shared_ptr<HttpPeer> peer) const {
   auto request = std::make_unique<Request>();
@@ -236,6 +275,7 @@ void Router::infer(HttpRequest&& http, std::string model, std::string version,
     core_.count_refused(*request, e.code());
     throw;
   }
+  forward_headers(http, *request);
   const Coding answer_coding = accepted_coding(http.header("Accept-Encoding"));
   request->set_callback([&core = core_, peer = std::move(peer), outputs = request->outputs, binary_default,
                          answer_coding](Response&& response, bool final) {

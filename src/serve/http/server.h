@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "serve/core/access.h"
 #include "serve/http/router.h"
 
 namespace pelton::serve {
@@ -21,6 +22,7 @@ struct HttpOptions {
   std::chrono::milliseconds header_timeout{10'000};
   std::chrono::milliseconds idle_timeout{300'000};  // between requests of one connection
   std::chrono::milliseconds stall_timeout{60'000};  // a body or answer that makes no progress
+  TlsOptions tls;
   RouterOptions router;
 };
 
