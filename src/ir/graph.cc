@@ -160,6 +160,14 @@ NodeId Graph::add_node(const OpDef& op, std::vector<ValueId> node_inputs, Attrs 
   return id;
 }
 
+ValueId Graph::add_node_output(NodeId id) {
+  ValueId v = new_value({}, {});
+  values_[v.index].producer = id;
+  values_[v.index].result = static_cast<uint32_t>(nodes_[id.index].outputs.size());
+  nodes_[id.index].outputs.push_back(v);
+  return v;
+}
+
 void Graph::remove(NodeId id) {
   Node& node = nodes_[id.index];
   for (ValueId v : node.outputs)

@@ -129,7 +129,8 @@ class Graph {
   // Appends (or inserts before `at`); output values get default types until inferred.
   NodeId add_node(const OpDef& op, std::vector<ValueId> inputs, Attrs attrs, size_t output_count,
                   std::string node_name = {}, NodeId at = {});
-  void remove(NodeId node);  // its outputs must be unused
+  ValueId add_node_output(NodeId node);  // one more result, its type left to inference
+  void remove(NodeId node);              // its outputs must be unused
   void set_input(NodeId node, size_t index, ValueId value);
   void add_node_input(NodeId node, ValueId value);
   void resize_inputs(NodeId node, size_t count);  // drops or adds absent inputs at the end

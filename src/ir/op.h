@@ -13,9 +13,10 @@
 
 namespace pelton::ir {
 
-class InferContext;  // ir/infer.h
-class EvalContext;   // ir/eval.h
-class Builder;       // ir/builder.h
+class InferContext;     // ir/infer.h
+class EvalContext;      // ir/eval.h
+class GradientContext;  // ir/gradient.h
+class Builder;          // ir/builder.h
 
 enum class Family : uint8_t {
   pointwise,
@@ -94,9 +95,9 @@ struct OpDef {
   const ScalarDef* scalar = nullptr;  // pointwise only
   // Builds the op from primitives at the builder's insertion point and returns the results; null: primitive.
   std::vector<ValueId> (*decompose)(Builder&, const Node&) = nullptr;
-  // Reverse-mode rule: gradients of the inputs from gradients of the outputs (none where zero). Null: no
-  // gradient.
-  std::vector<ValueId> (*gradient)(Builder&, const Node&, const std::vector<ValueId>& output_grads) = nullptr;
+  // Reverse-mode rule: builds the gradients of the inputs from those of the outputs (filled in by
+  // <family>_grad.cc). Null: differentiated through the decomposition, or not at all.
+  void (*gradient)(GradientContext&) = nullptr;
   Precision precision = Precision::follows;
   LayoutFreedom layout = LayoutFreedom::plain_only;
   AliasRule alias = AliasRule::none;

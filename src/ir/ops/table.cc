@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "ir/ops/families.h"
+#include "ir/ops/gradients.h"
 #include "ir/ops/linalg.h"
 
 namespace pelton::ir {
@@ -46,6 +47,7 @@ struct Table {
     add_trees(rows);
     add_text(rows);
     for (const OpDef& row : rows) index(row);
+    fill_gradients(rows);
   }
   void index(const OpDef& row) {
     PELTON_CHECK(by_name.emplace(row.name, &row).second, "two rows named ", row.name);
