@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/thread_pool.h"
 #include "data/batch_builder.h"
+#include "data/evaluation.h"
 #include "data/stages.h"
 
 namespace pelton::data {
@@ -141,7 +142,9 @@ Order order_of(const PipelineSpec& spec, const Source& source, const RunOptions&
 
 struct Pipeline::Impl {
   Impl(PipelineSpec spec, std::shared_ptr<const Source> source, RunOptions o)
-      : options(o), core(std::make_shared<Core>(SampleMaker(spec, source), order_of(spec, *source, o))) {
+      : options(o),
+        core(std::make_shared<Core>(SampleMaker(o.evaluation ? evaluation_form(spec) : spec, source),
+                                    order_of(spec, *source, o))) {
     if (options.prefetch < 1)
       fail(ErrorCode::usage, cat("prefetch is ", options.prefetch, ", not at least 1"));
   }

@@ -20,7 +20,8 @@ struct RunOptions {
   int64_t shards = 1, shard = 0;
   LastBatch last = LastBatch::partial;
   bool stick_to_shard = false;
-  int prefetch = 2;  // batches made ahead, at least 1
+  bool evaluation = false;  // the evaluation form of the stages (data/evaluation.h): nothing random
+  int prefetch = 2;         // batches made ahead, at least 1
   int64_t memory_budget_bytes = int64_t{4}
                                 << 30;  // of batches in flight; fewer are made ahead when it is short
 };

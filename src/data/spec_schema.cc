@@ -124,8 +124,10 @@ std::string pipeline_schema_json() {
   mix["properties"]["sources"] = parts;
   sources.push_back(concat);
   sources.push_back(mix);
-  const Json device = {{"device", {{"enum", {"cpu"}}, {"default", "cpu"}}}};
-  for (const StageKind& k : stage_kinds()) stages.push_back(object_of(k.schema, "op", device));
+  const Json common = {
+      {"device", {{"enum", {"cpu"}}, {"default", "cpu"}}},
+      {"when", {{"enum", {"train", "eval"}}, {"description", "in that form of the pipeline only"}}}};
+  for (const StageKind& k : stage_kinds()) stages.push_back(object_of(k.schema, "op", common));
   root["$defs"]["source"]["oneOf"] = sources;
   root["$defs"]["stage"]["oneOf"] = stages;
   return root.dump(1) + "\n";

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "data/evaluation.h"
 
 namespace pelton::data {
 namespace {
@@ -53,13 +54,13 @@ std::unique_ptr<Source> open_source(const SourceSpec& spec, const std::string& f
 }
 
 SampleMaker::SampleMaker(PipelineSpec spec, std::shared_ptr<const Source> source)
-    : spec_(std::move(spec)),
+    : spec_(training_form(std::move(spec))),
       source_(std::move(source)),
       times_(new std::atomic<int64_t>[spec_.stages.size() + 1] {}) {
   const Match match = match_from(spec_.match);
   for (size_t i = 0; i < spec_.stages.size(); ++i) {
     const StageSpec& s = spec_.stages[i];
-    const std::string where = s.where.empty() ? cat(spec_.name, " stage ", i + 1, " (", s.op, ")") : s.where;
+    const std::string where = stage_place(spec_, i);
     Options options = s.options;
     if (auto device = options.find("device"); device != options.end()) {
       if (device->second.kind != Param::Kind::text || device->second.texts[0] != "cpu")

@@ -49,7 +49,7 @@ NumericClass class_of(const OpDef& op) {
   if (any_of(n, {"eq", "ne", "lt", "le", "gt", "ge", "is_nan", "is_inf_pos", "is_inf_neg"}))
     return NumericClass::comparison;
   if (any_of(n, {"and", "or", "xor", "not", "shift_left", "shift_right"})) return NumericClass::bitwise;
-  if (any_of(n, {"resample", "grid_sample", "affine_grid", "roi_align", "deform_conv"}))
+  if (any_of(n, {"resample", "picture_resample", "grid_sample", "affine_grid", "roi_align", "deform_conv"}))
     return NumericClass::blending;
   if (any_of(n, {"topk", "sort", "unique", "nms"})) return NumericClass::ordering;
   if (n == "cast") return NumericClass::cast;

@@ -18,6 +18,7 @@ void add_resample(Registry& registry);
 void add_ranking(Registry& registry);   // topk, sort, arg_max, cumsum
 void add_movement(Registry& registry);  // transpose, slice, concat, pad, tile
 void add_gather(Registry& registry);
+void add_picture(Registry& registry);  // picture_resample
 void add_body(Registry& registry);  // fused nodes, node by node
 
 }  // namespace pelton::backend::cpu

@@ -21,6 +21,7 @@ void register_cpu(Registry& registry) {
   cpu::add_ranking(registry);
   cpu::add_body(registry);
 #endif
+  cpu::add_picture(registry);
   cpu::add_movement(registry);
   cpu::add_gather(registry);
 }

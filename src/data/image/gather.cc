@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "data/image/filter_table.h"
+#include "ir/image/filter_table.h"
 
 namespace pelton::data {
 namespace {
@@ -56,8 +56,8 @@ Tensor gather_pixels(const Tensor& pixels, const Warp& warp, std::array<uint8_t,
       float wx[4], wy[4];
       if (warp.filter == Filter::cubic) {
         for (int k = 0; k < 4; ++k) {
-          wx[k] = static_cast<float>(filter_value(Filter::cubic, fx + 1 - k));
-          wy[k] = static_cast<float>(filter_value(Filter::cubic, fy + 1 - k));
+          wx[k] = static_cast<float>(ir::filter_value(Filter::cubic, fx + 1 - k));
+          wy[k] = static_cast<float>(ir::filter_value(Filter::cubic, fy + 1 - k));
         }
         blend<4>(src, w, h, c, x, y, wx, wy, dst);
       } else {

@@ -6,28 +6,6 @@
 
 namespace pelton::data {
 
-Axis Axis::whole(int size) {
-  Axis a;
-  a.n = a.high = size;
-  return a;
-}
-
-void Axis::crop(int at, int count) {
-  offset += flip ? n - at - count : at;
-  n = count;
-}
-
-void Axis::resize(int size) {
-  start += offset * scale;
-  const double end = start + n * scale;
-  low = std::max(low, static_cast<int>(std::floor(start)));
-  high = std::min(high, static_cast<int>(std::ceil(end)));
-  scale = (end - start) / size;
-  offset = 0;
-  n = size;
-  resized = true;
-}
-
 Matrix identity_matrix() {
   return {1, 0, 0, 0, 1, 0, 0, 0, 1};
 }

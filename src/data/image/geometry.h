@@ -1,36 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the pixels of a picture come from. Crops, resizes, flips, pads and quarter turns only edit this
-// description; one resample carries all of them out. Continuous coordinates: pixel i covers [i, i + 1).
+// description; one resample carries all of them out.
 #pragma once
 
 #include <array>
 #include <cstdint>
 
 #include "data/codec/codec.h"
+#include "ir/image/axis.h"
 
 namespace pelton::data {
 
-enum class Filter : uint8_t { nearest, box, linear, hamming, cubic, lanczos };
-enum class Match : uint8_t { none, pillow, torchvision, opencv };
-
-// One axis. Output i is resized index r = offset + i (or mirrored: offset + n - 1 - i), centred on source
-// position start + (r + 0.5) * scale; only source pixels in [low, high) contribute.
-struct Axis {
-  double start = 0, scale = 1;
-  int offset = 0, n = 0;
-  int low = 0, high = 0;
-  bool flip = false;
-  bool resized = false;  // false: a plain copy of source pixels
-
-  static Axis whole(int size);
-  void crop(int at, int count);  // a part of the present output
-  void resize(int size);         // the present output at a new size
-  void mirror() { flip = !flip; }
-  // Source position of the centre of output i, counted from source pixel `base`.
-  double position(int i, int base = 0) const {
-    return (start - base) + (offset + (flip ? n - 1 - i : i) + 0.5) * scale;
-  }
-};
+using ir::Axis;
+using ir::Filter;
+using ir::Match;
 
 // Row-major 3x3 matrix on (x, y, 1).
 using Matrix = std::array<double, 9>;

@@ -6,11 +6,16 @@
 
 #include "data/codec/jpeg.h"
 #include "data/image/gather.h"
-#include "data/image/resample.h"
-#include "data/image/resample_exact.h"
 #include "data/image/tile_writer.h"
+#include "ir/image/exact.h"
+#include "ir/image/resample.h"
 
 namespace pelton::data {
+using ir::filter_table;
+using ir::FilterTable;
+using ir::kTileRows;
+using ir::PlaneResampler;
+using ir::PlaneView;
 namespace {
 
 // A JPEG is decoded at 1/2, 1/4 or 1/8 only while the rest of the reduction is at least this much, so that
@@ -133,7 +138,11 @@ void LazyImage::exact_resize(int w, int h, Filter filter, bool antialias) {
   Rect rect{0, 0, source_width_, source_height_};
   Tensor source = pixels_;
   if (encoded()) decode_region({x.low, y.low, x.high, y.high}, source, rect);
-  replace(resample_exact(match_, view_of(source, rect.x0, rect.y0), x, y, filter, antialias));
+  const auto resize = ir::exact_resize(match_, x, y, filter, antialias, channels_);
+  Tensor out(DType::u8, {y.n, x.n, channels_});
+  std::vector<double> scratch(static_cast<size_t>(resize->scratch_bytes() / 8 + 1));
+  resize->run(view_of(source, rect.x0, rect.y0), out.as_mutable<uint8_t>(), scratch.data());
+  replace(std::move(out));
 }
 
 void LazyImage::set_fill(std::array<uint8_t, 3> fill) {

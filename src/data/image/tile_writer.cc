@@ -8,10 +8,11 @@
 #include <immintrin.h>
 #endif
 
-#include "data/image/simd.h"
+#include "ir/image/simd.h"
 #include "tensor/float_types.h"
 
 namespace pelton::data {
+using ir::kTileRows;
 namespace {
 
 // JFIF: full-range YCbCr.

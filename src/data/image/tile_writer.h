@@ -4,7 +4,7 @@
 #pragma once
 
 #include "data/image/lazy_image.h"
-#include "data/image/resample.h"
+#include "ir/image/resample.h"
 
 namespace pelton::data {
 

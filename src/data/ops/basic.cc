@@ -28,20 +28,7 @@ StageFn make_decode(const Args& a, Match match) {
 }
 
 StageFn make_normalize(const Args& a, Match) {
-  PixelFormat f;
-  f.dtype = a.text("dtype") == "f16" ? DType::f16 : DType::f32;
-  f.channels_first = a.text("layout") == "chw";
-  const auto &mean = a.numbers("mean"), &std = a.numbers("std");
-  for (const auto* v : {&mean, &std})
-    if (v->size() != 1 && v->size() != 3)
-      fail(ErrorCode::usage, cat("'mean' and 'std' have ", v->size(), " numbers, not 1 or 3"), a.where());
-  for (size_t c = 0; c < 3; ++c) {
-    const double d = std[std.size() == 1 ? 0 : c];
-    if (!(d > 0)) fail(ErrorCode::usage, cat("'std' holds ", d, ", not a positive number"), a.where());
-    f.mean[c] = static_cast<float>(mean[mean.size() == 1 ? 0 : c] * 255);
-    f.scale[c] = static_cast<float>(1 / (d * 255));
-  }
-  return [f](Sample& s, const Draw&) {
+  return [f = pixel_format(a)](Sample& s, const Draw&) {
     s.picture();
     s.format = f;
   };
@@ -72,6 +59,23 @@ StageFn make_cast(const Args& a, Match) {
 }
 
 }  // namespace
+
+PixelFormat pixel_format(const Args& a) {
+  PixelFormat f;
+  f.dtype = a.text("dtype") == "f16" ? DType::f16 : DType::f32;
+  f.channels_first = a.text("layout") == "chw";
+  const auto &mean = a.numbers("mean"), &std = a.numbers("std");
+  for (const auto* v : {&mean, &std})
+    if (v->size() != 1 && v->size() != 3)
+      fail(ErrorCode::usage, cat("'mean' and 'std' have ", v->size(), " numbers, not 1 or 3"), a.where());
+  for (size_t c = 0; c < 3; ++c) {
+    const double d = std[std.size() == 1 ? 0 : c];
+    if (!(d > 0)) fail(ErrorCode::usage, cat("'std' holds ", d, ", not a positive number"), a.where());
+    f.mean[c] = static_cast<float>(mean[mean.size() == 1 ? 0 : c] * 255);
+    f.scale[c] = static_cast<float>(1 / (d * 255));
+  }
+  return f;
+}
 
 std::vector<StageKind> basic_stage_kinds() {
   using T = OptionType;

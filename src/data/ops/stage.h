@@ -37,5 +37,6 @@ OptionSpec fill_option();
 std::array<uint8_t, 3> fill_from(const Args& a);
 // "size": one number for a square, or [height, width].
 std::pair<int, int> size_from(const Args& a);  // width, height
+PixelFormat pixel_format(const Args& a);       // of normalize
 
 }  // namespace pelton::data

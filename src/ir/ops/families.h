@@ -20,6 +20,7 @@ void add_select(OpRows& rows);
 void add_contract(OpRows& rows);
 void add_conv(OpRows& rows);
 void add_pool(OpRows& rows);
+void add_picture(OpRows& rows);
 void add_sort(OpRows& rows);
 void add_dynamic_shape(OpRows& rows);
 void add_einsum(OpRows& rows);

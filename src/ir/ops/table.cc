@@ -32,6 +32,7 @@ struct Table {
     add_conv_taps(rows);
     add_region(rows);
     add_resample(rows);
+    add_picture(rows);
     add_activation(rows);
     add_norm(rows);
     add_control(rows);

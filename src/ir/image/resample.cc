@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/image/resample.h"
+#include "ir/image/resample.h"
 
+#include <algorithm>
 #include <cstring>
 
-#include "data/image/simd.h"
+#include "base/error.h"
+#include "ir/image/simd.h"
 
-namespace pelton::data {
+namespace pelton::ir {
 namespace {
 
 // out[i] = sum over taps of w[k] * src[k * pitch + i]
@@ -52,7 +54,12 @@ PELTON_CLONES void horizontal(const float* block, const int* first, const int* c
 
 }  // namespace
 
-PlaneResampler::PlaneResampler(PlaneView view, const FilterTable& x, const FilterTable& y)
+size_t PlaneResampler::scratch_floats(const FilterTable& x, int channels) {
+  return x.weights.size() +
+         2 * static_cast<size_t>(x.high() - x.low()) * static_cast<size_t>(channels) * kTileRows;
+}
+
+PlaneResampler::PlaneResampler(PlaneView view, const FilterTable& x, const FilterTable& y, float* scratch)
     : view_(view), x_(x), y_(y) {
   begin_ = x.low();
   columns_ = x.high() - begin_;
@@ -60,10 +67,14 @@ PlaneResampler::PlaneResampler(PlaneView view, const FilterTable& x, const Filte
                columns_);
   PELTON_CHECK(y.low() >= view.y0 && y.high() <= view.y0 + view.height, "rows ", y.low(), "-", y.high(),
                " of ", view.y0, "+", view.height);
-  x_weights_.assign(x.weights.begin(), x.weights.end());
-  const size_t row = static_cast<size_t>(columns_ * view.channels);
-  row_.resize(row * kTileRows);
-  block_.resize(row * kTileRows);
+  if (!scratch) {
+    own_.resize(scratch_floats(x, view.channels));
+    scratch = own_.data();
+  }
+  x_weights_ = scratch;
+  row_ = x_weights_ + x.weights.size();
+  block_ = row_ + static_cast<ptrdiff_t>(columns_) * view.channels * kTileRows;
+  std::copy(x.weights.begin(), x.weights.end(), x_weights_);
 }
 
 void PlaneResampler::tile(int y, int rows, float* out) {
@@ -73,11 +84,11 @@ void PlaneResampler::tile(int y, int rows, float* out) {
     const uint8_t* src = view_.data + (y_.first[at] - view_.y0) * view_.pitch +
                          static_cast<ptrdiff_t>(begin_ - view_.x0) * view_.channels;
     vertical(src, view_.pitch, y_.weights.data() + at * static_cast<size_t>(y_.taps), y_.count[at],
-             row_.data() + r * row, row);
+             row_ + r * row, row);
   }
-  transpose(row_.data(), row, block_.data());
-  horizontal(block_.data(), x_.first.data(), x_.count.data(), x_weights_.data(), x_.taps, begin_,
-             view_.channels, static_cast<int>(x_.first.size()), out);
+  transpose(row_, row, block_);
+  horizontal(block_, x_.first.data(), x_.count.data(), x_weights_, x_.taps, begin_, view_.channels,
+             static_cast<int>(x_.first.size()), out);
 }
 
-}  // namespace pelton::data
+}  // namespace pelton::ir

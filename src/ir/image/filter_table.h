@@ -4,9 +4,9 @@
 
 #include <vector>
 
-#include "data/image/geometry.h"
+#include "ir/image/axis.h"
 
-namespace pelton::data {
+namespace pelton::ir {
 
 struct FilterTable {
   int taps = 0;                   // stride of `weights`; entries past `count` are 0
@@ -25,4 +25,4 @@ FilterTable filter_table(const Axis& axis, Filter filter, bool antialias);
 // The same with the filter `widen` times as wide as for enlarging.
 FilterTable filter_table(const Axis& axis, Filter filter, double widen);
 
-}  // namespace pelton::data
+}  // namespace pelton::ir

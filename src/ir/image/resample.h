@@ -6,9 +6,9 @@
 #include <cstddef>
 #include <vector>
 
-#include "data/image/filter_table.h"
+#include "ir/image/filter_table.h"
 
-namespace pelton::data {
+namespace pelton::ir {
 
 inline constexpr int kTileRows = 16;
 
@@ -22,8 +22,11 @@ struct PlaneView {
 
 class PlaneResampler {
  public:
-  // The tables must stay alive and within the view.
-  PlaneResampler(PlaneView view, const FilterTable& x, const FilterTable& y);
+  // The tables must stay alive and within the view. `scratch` holds scratch_floats() of x and the view's
+  // channels; without it the object has its own.
+  PlaneResampler(PlaneView view, const FilterTable& x, const FilterTable& y, float* scratch = nullptr);
+  PlaneResampler(PlaneResampler&&) = default;
+  static size_t scratch_floats(const FilterTable& x, int channels);
   // Output rows y .. y + rows - 1 (rows <= 16) as out[channel][x][16] in 0..255, not clamped.
   void tile(int y, int rows, float* out);
   size_t tile_floats() const { return static_cast<size_t>(view_.channels) * x_.first.size() * kTileRows; }
@@ -33,7 +36,8 @@ class PlaneResampler {
   const FilterTable& x_;
   const FilterTable& y_;
   int begin_ = 0, columns_ = 0;  // source columns in use
-  std::vector<float> x_weights_, row_, block_;
+  float *x_weights_ = nullptr, *row_ = nullptr, *block_ = nullptr;
+  std::vector<float> own_;
 };
 
-}  // namespace pelton::data
+}  // namespace pelton::ir

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/image/filter_table.h"
+#include "ir/image/filter_table.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
-namespace pelton::data {
+namespace pelton::ir {
 namespace {
 
 double sinc(double x) {
@@ -112,4 +112,4 @@ FilterTable filter_table(const Axis& axis, Filter filter, double widen) {
   return t;
 }
 
-}  // namespace pelton::data
+}  // namespace pelton::ir

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// A pipeline in its two forms. Training takes the stages as they are, without those for evaluation.
+// Evaluation is what a served model and a validation run see: no randomness, the same tensor every time.
+//
+// Evaluation form of a stage:
+//   when = "train" left out, when = "eval" kept; else by what the stage is:
+//   random_resized_crop       resize of the shorter side to 256/224 of the size, then a centre crop
+//   crop                      a drawn place becomes the centre
+//   flip, colours, blurs ...  kept if nothing in them is drawn, else left out
+//   rand_augment, trivial_augment, auto_augment, ssd_crop, perspective, erase, noise, spec_augment ...
+//                             left out: they are random whatever their options
+#pragma once
+
+#include "data/spec.h"
+
+namespace pelton::data {
+
+PipelineSpec training_form(PipelineSpec spec);
+PipelineSpec evaluation_form(PipelineSpec spec);
+std::string stage_place(const PipelineSpec& spec, size_t stage);  // for messages
+
+}  // namespace pelton::data
