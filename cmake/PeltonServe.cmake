@@ -5,7 +5,7 @@ pelton_layer(serve_core DIR serve/core SEES tensor DEPENDS json)
 pelton_layer(serve_engine DIR serve/engine SEES serve_core runtime)
 if(PELTON_HAVE_boost AND PELTON_HAVE_simdjson AND PELTON_HAVE_ssl)
   set(serve_on ON)
-  pelton_layer(serve_http DIR serve/http SEES serve_core DEPENDS boost simdjson ssl zlib)
+  pelton_layer(serve_http DIR serve/http SEES serve_core DEPENDS boost simdjson ssl zlib json)
 endif()
 
 if(PELTON_HAVE_grpc)

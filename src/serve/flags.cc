@@ -2,6 +2,7 @@
 #include "serve/flags.h"
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -26,11 +27,7 @@ constexpr Refused kRefused[] = {
     {"--backend-directory", "foreign engines are named in the server's configuration"},
     {"--backend-config", "set parameters in the model's config.pbtxt"},
     {"--repoagent-directory", "check the repository before it is served"},
-    {"--cache-config", "cache in front of the server"},
     {"--cache-directory", "cache in front of the server"},
-    {"--response-cache-byte-size", "cache in front of the server"},
-    {"--rate-limit", "bound the work with instance_group.count"},
-    {"--rate-limit-resource", "bound the work with instance_group.count"},
     {"--trace-config", "request tracing is not built"},
     {"--host-policy", "bind the process with taskset or a cpuset"},
     {"--allow-sagemaker", "use the /v2 paths"},
@@ -86,6 +83,47 @@ void as_usage(F&& f) {
   }
 }
 
+uint64_t parse_bytes(const std::string& text, std::string_view flag) {
+  uint64_t v = 0;
+  auto r = std::from_chars(text.data(), text.data() + text.size(), v);
+  if (r.ec != std::errc() || r.ptr != text.data() + text.size())
+    refuse(cat(flag, ": '", text, "' is not a number"));
+  return v;
+}
+
+void add_services(CLI::App& app, CoreOptions& o) {
+  app.add_option_function<std::string>(
+      "--cache-config",
+      [&o](const std::string& v) {
+        if (!v.starts_with("local,size="))
+          refuse(cat("--cache-config is local,size=BYTES, not '", v, "': there is no other cache"));
+        o.cache_bytes = parse_bytes(v.substr(11), "--cache-config");
+      },
+      "local,size=BYTES: response cache of models that enable it");
+  app.add_option("--response-cache-byte-size", o.cache_bytes, "The same in its older form");
+  app.add_option_function<std::string>(
+      "--rate-limit",
+      [&o](const std::string& v) {
+        if (v != "off" && v != "execution_count")
+          refuse(cat("--rate-limit is off or execution_count, not '", v, "'"));
+        o.rate_limits = v == "execution_count";
+      },
+      "off or execution_count: honour rate_limiter of instance groups");
+  app.add_option_function<std::vector<std::string>>(
+      "--rate-limit-resource",
+      [&o](const std::vector<std::string>& list) {
+        for (const std::string& v : list) {
+          const size_t colon = v.find(':');
+          if (colon == v.npos || colon == 0)
+            refuse(cat("--rate-limit-resource is NAME:COUNT[:DEVICE], not '", v, "'"));
+          const size_t end = v.find(':', colon + 1);
+          o.rate_resources[v.substr(0, colon)] = parse_bytes(
+              v.substr(colon + 1, end == v.npos ? v.npos : end - colon - 1), "--rate-limit-resource");
+        }
+      },
+      "NAME:COUNT[:DEVICE] of a resource that instances share");
+}
+
 void add_security(CLI::App& app, const std::string& name, PortOptions& port) {
   const std::string p = "--" + name + "-";
   app.add_option_function<std::vector<std::string>>(
@@ -137,6 +175,7 @@ void add_serve_flags(CLI::App& app, ServeOptions& o) {
   add_port(app, "http", o.http, true);
   add_port(app, "grpc", o.grpc, false);
   add_port(app, "metrics", o.metrics, false);
+  add_services(app, o.core);
   add_security(app, "http", o.http);
   add_security(app, "grpc", o.grpc);
   app.add_option("--http-max-input-size", o.max_body_bytes,

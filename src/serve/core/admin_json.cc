@@ -33,14 +33,11 @@ Json stats_json(const ModelStats& s) {
   j["last_inference"] = s.last_inference_ms.load();
   j["inference_count"] = s.inferences.load();
   j["execution_count"] = s.executions.load();
-  j["inference_stats"] = {{"success", duration_json(s.success)},
-                          {"fail", duration_json(s.fail)},
-                          {"queue", duration_json(s.stages[0])},
-                          {"compute_input", duration_json(s.stages[1])},
-                          {"compute_infer", duration_json(s.stages[2])},
-                          {"compute_output", duration_json(s.stages[3])},
-                          {"cache_hit", duration_json(0, 0)},
-                          {"cache_miss", duration_json(0, 0)}};
+  j["inference_stats"] = {
+      {"success", duration_json(s.success)},         {"fail", duration_json(s.fail)},
+      {"queue", duration_json(s.stages[0])},         {"compute_input", duration_json(s.stages[1])},
+      {"compute_infer", duration_json(s.stages[2])}, {"compute_output", duration_json(s.stages[3])},
+      {"cache_hit", duration_json(s.cache_hit)},     {"cache_miss", duration_json(s.cache_miss)}};
   j["batch_stats"] = Json::array();
   for (const auto& [size, row] : s.batches())
     j["batch_stats"].push_back({{"batch_size", size},
@@ -49,16 +46,31 @@ Json stats_json(const ModelStats& s) {
                                 {"compute_output", duration_json(row.count, row.output_ns)}});
   j["memory_usage"] = Json::array();
   j["response_stats"] = Json::object();
+  for (const auto& [index, row] : s.response_rows())
+    j["response_stats"][cat(index)] = {
+        {"compute_infer", duration_json(row.success + row.fail, row.success_ns + row.fail_ns)},
+        {"compute_output", duration_json(0, 0)},
+        {"success", duration_json(row.success, row.success_ns)},
+        {"fail", duration_json(row.fail, row.fail_ns)},
+        {"empty_response", duration_json(0, 0)},
+        {"cancel", duration_json(0, 0)}};
+  // Exact, over the newest requests; beyond the published fields.
+  const auto recent = s.recent.sorted_ns();
+  if (!recent.empty())
+    j["recent_latency_ns"] = {{"requests", recent.size()},        {"p50", quantile_ns(recent, 0.5)},
+                              {"p90", quantile_ns(recent, 0.9)},  {"p95", quantile_ns(recent, 0.95)},
+                              {"p99", quantile_ns(recent, 0.99)}, {"p99.9", quantile_ns(recent, 0.999)}};
   return j;
 }
 
 }  // namespace
 
 std::vector<std::string> extensions(bool shared_memory) {
-  std::vector<std::string> names = {
-      "classification",  "model_repository",    "model_repository(unload_dependents)",
-      "schedule_policy", "model_configuration", "binary_tensor_data",
-      "parameters",      "statistics",          "logging"};
+  std::vector<std::string> names = {"classification",     "sequence",
+                                    "model_repository",   "model_repository(unload_dependents)",
+                                    "schedule_policy",    "model_configuration",
+                                    "binary_tensor_data", "parameters",
+                                    "statistics",         "logging"};
   if (shared_memory) names.push_back("system_shared_memory");
   return names;
 }

@@ -7,8 +7,18 @@
 
 namespace pelton::serve {
 
+namespace {
+
+CoreOptions with_services(CoreOptions o) {
+  if (o.cache_bytes) o.repository.limits.cache = std::make_shared<ResponseCache>(o.cache_bytes);
+  if (o.rate_limits) o.repository.limits.limiter = std::make_shared<RateLimiter>(o.rate_resources);
+  return o;
+}
+
+}  // namespace
+
 Core::Core(CoreOptions options, const BackendTable& backends)
-    : options_(std::move(options)),
+    : options_(with_services(std::move(options))),
       gate_(options_.inflight_bytes),
       shared_memory_(options_.allow_client_shm, gate_),
       admin_(4, 1024),
@@ -38,6 +48,10 @@ void Core::infer(RequestPtr request) const {
     if (draining()) fail(ErrorCode::busy, "the server is stopping", request->model, "retry elsewhere");
     read_reserved_parameters(*request);
     model = repository_->find(request->model, request->version);
+    if (model->config().decoupled && !request->streams)
+      fail(ErrorCode::unsupported_op,
+           cat("model '", request->model, "' is decoupled: one request may have any number of responses"), "",
+           "use ModelStreamInfer or generate_stream");
   } catch (const Error& e) {
     return request->respond(e);
   }

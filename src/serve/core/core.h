@@ -23,6 +23,9 @@ struct CoreOptions {
   size_t inflight_bytes = size_t{2} << 30;
   bool strict_readiness = true;
   bool allow_client_shm = false;
+  size_t cache_bytes = 0;  // response cache; 0: off
+  bool rate_limits = false;
+  std::map<std::string, uint64_t> rate_resources;
 };
 
 class Core {

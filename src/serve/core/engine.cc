@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/core/engine.h"
 
-#include <cstring>
+#include <algorithm>
 
 #include "base/error.h"
+#include "serve/core/join.h"
 
 namespace pelton::serve {
 namespace {
@@ -20,23 +21,6 @@ constexpr RefusedBackend kRefused[] = {
     {"fil", "export the model to ONNX"},
     {"vllm", "text generation has its own engine"},
 };
-
-TensorValue join(std::span<const RequestPtr> requests, size_t input, int64_t rows) {
-  const TensorValue& first = requests[0]->inputs[input];
-  if (requests.size() == 1) return first;
-  size_t size = 0;
-  for (const RequestPtr& r : requests) size += r->input(first.name)->data.size;
-  auto memory = allocate_bytes(size);
-  size_t at = 0;
-  for (const RequestPtr& r : requests) {
-    const Blob& b = r->input(first.name)->data;
-    if (b.size) std::memcpy(memory.get() + at, b.data, b.size);
-    at += b.size;
-  }
-  TensorValue joined{first.name, first.dtype, first.dims, {memory.get(), size, memory}};
-  joined.dims[0] = rows;
-  return joined;
-}
 
 // The byte range of rows [begin, begin + rows) of a batched output.
 Blob take_rows(const TensorValue& t, int64_t begin, int64_t rows) {
@@ -66,17 +50,36 @@ const Backend& BackendTable::get(const std::string& name) const {
   fail(ErrorCode::not_found, cat("no backend named '", name, "'"), "", cat("this server has: ", known));
 }
 
+TensorInstance::TensorInstance(const ModelConfig& config)
+    : batches_(config.max_batch > 0),
+      batch_inputs_(config.batch_inputs),
+      batch_outputs_(config.batch_outputs) {
+  for (const TensorSpec& t : config.inputs)
+    if (t.ragged) ragged_.push_back({t.name, t.padding});
+}
+
 void TensorInstance::execute(BatchRun& batch) {
   std::vector<TensorValue> inputs;
   inputs.reserve(batch.requests[0]->inputs.size());
-  for (size_t i = 0; i < batch.requests[0]->inputs.size(); ++i)
-    inputs.push_back(join(batch.requests, i, batch.rows));
+  for (size_t i = 0; i < batch.requests[0]->inputs.size(); ++i) {
+    const std::string& name = batch.requests[0]->inputs[i].name;
+    const auto ragged =
+        std::find_if(ragged_.begin(), ragged_.end(), [&](const Ragged& r) { return r.name == name; });
+    if (ragged == ragged_.end())
+      inputs.push_back(join_rows(batch.requests, name, batch.rows));
+    else if (ragged->padding)
+      inputs.push_back(join_padded(batch.requests, name, batch.rows, *ragged->padding));
+    else
+      inputs.push_back(join_flat(batch.requests, name));
+  }
+  for (const BatchInput& b : batch_inputs_) inputs.push_back(make_batch_input(b, batch.requests));
   batch.input_end = Clock::now();
   const CancelToken* token = batch.requests.size() == 1 ? batch.requests[0]->token.get() : nullptr;
   std::vector<TensorValue> outputs = run(inputs, token);
   batch.infer_end = Clock::now();
+  for (const BatchOutput& b : batch_outputs_) scatter_output(b, batch, outputs);
   if (batch.requests.size() == 1) {
-    batch.responses[0].outputs = std::move(outputs);
+    for (TensorValue& t : outputs) batch.responses[0].outputs.push_back(std::move(t));
     return;
   }
   for (const TensorValue& t : outputs)

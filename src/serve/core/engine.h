@@ -16,13 +16,26 @@
 
 namespace pelton::serve {
 
+// Takes the answers of requests that an engine has taken over (decoupled models). Any thread; lives as long
+// as the request.
+class Responder {
+ public:
+  virtual ~Responder() = default;
+  virtual void partial(Request& request, Response&& response) = 0;
+  // Ends the request; without `last`, nothing follows the responses already sent.
+  virtual void finish(RequestPtr request, std::optional<Response>&& last) = 0;
+};
+
 // One execution. Requests are validated; with a batching model their `rows` add up to `rows`. The engine
-// fills responses[i].outputs (or .error) for requests[i] and stamps the two inner times.
+// fills responses[i].outputs (or .error) for requests[i] and stamps the two inner times. An engine of a
+// decoupled model may move requests out and answer them through `responder`, during the execution or later.
 struct BatchRun {
-  std::span<const RequestPtr> requests;
+  std::span<RequestPtr> requests;
   std::vector<Response> responses;
+  std::vector<char> again;  // iterative models: set where the request is to run again; empty: nowhere
   int64_t rows = 1;
   Clock::time_point input_end, infer_end;
+  Responder* responder = nullptr;
 };
 
 class Instance {
@@ -68,10 +81,11 @@ class BackendTable {
 };
 
 // An instance that works on whole tensors: inputs of all requests are joined along the first dimension (one
-// request: no copy), and each request gets its rows of the outputs (never a copy).
+// request: no copy), and each request gets its rows of the outputs (never a copy). Ragged inputs are joined
+// flat or padded, as the configuration says.
 class TensorInstance : public Instance {
  public:
-  explicit TensorInstance(const ModelConfig& config) : batches_(config.max_batch > 0) {}
+  explicit TensorInstance(const ModelConfig& config);
   void execute(BatchRun& run) final;
 
  protected:
@@ -79,7 +93,14 @@ class TensorInstance : public Instance {
   virtual std::vector<TensorValue> run(const std::vector<TensorValue>& inputs, const CancelToken* token) = 0;
 
  private:
-  const bool batches_;
+  struct Ragged {
+    std::string name;
+    std::optional<double> padding;
+  };
+  bool batches_ = false;
+  std::vector<Ragged> ragged_;
+  std::vector<BatchInput> batch_inputs_;
+  std::vector<BatchOutput> batch_outputs_;
 };
 
 }  // namespace pelton::serve

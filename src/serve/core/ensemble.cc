@@ -128,7 +128,7 @@ class EnsembleScheduler final : public Scheduler {
     std::mutex mutex;
     RequestPtr request;
     std::map<std::string, TensorValue> tensors;
-    std::vector<bool> started;
+    std::vector<bool> started, answered;
     size_t running = 0;
     std::optional<Error> error;
     Clock::time_point start;
@@ -165,6 +165,7 @@ void EnsembleScheduler::submit(RequestPtr request) {
   for (TensorValue& t : request->inputs) run->tensors[t.name] = t;
   run->request = std::move(request);
   run->started.assign(config_.steps.size(), false);
+  run->answered.assign(config_.steps.size(), false);
   advance(run);
 }
 
@@ -219,14 +220,23 @@ void EnsembleScheduler::advance(const std::shared_ptr<Run>& run) {
 
 void EnsembleScheduler::start_step(const std::shared_ptr<Run>& run, size_t step, RequestPtr request) {
   request->set_callback([this, run, step](Response&& response, bool final) {
-    if (!final) return;
     {
       std::lock_guard lock(run->mutex);
-      --run->running;
-      if (response.error) {
-        if (!run->error)
-          run->error = response.error->within(cat(config_.name, " step '", config_.steps[step].model, "'"));
-      } else {
+      if (final) --run->running;
+      auto fail_step = [&](const Error& e) {
+        if (!run->error) run->error = e.within(cat(config_.name, " step '", config_.steps[step].model, "'"));
+      };
+      // A decoupled step may send its one response before the end of it.
+      const bool carries = final ? !response.outputs.empty() : true;
+      if (response.error)
+        fail_step(*response.error);
+      else if (carries && run->answered[step])
+        fail_step(
+            Error(ErrorCode::unsupported_op, "a decoupled step of an ensemble sent more than one response"));
+      else if (final && !carries && !run->answered[step])
+        fail_step(Error(ErrorCode::unsupported_op, "a decoupled step of an ensemble sent no response"));
+      else if (carries) {
+        run->answered[step] = true;
         for (TensorValue& t : response.outputs) {
           const std::string tensor = config_.steps[step].outputs.at(t.name);
           t.name = tensor;
@@ -234,7 +244,7 @@ void EnsembleScheduler::start_step(const std::shared_ptr<Run>& run, size_t step,
         }
       }
     }
-    advance(run);
+    if (final) advance(run);
   });
   std::shared_ptr<const Model> model;
   try {

@@ -22,6 +22,17 @@ std::string escape_label(std::string_view v) {
   return out;
 }
 
+// A tag as a label name: what Prometheus does not allow becomes '_', and no name of our own is taken.
+std::string label_name(std::string_view tag) {
+  std::string out;
+  for (char c : tag)
+    out += (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ? c : '_';
+  if (out.empty() || (out[0] >= '0' && out[0] <= '9')) out.insert(out.begin(), '_');
+  for (const char* own : {"model", "version", "reason", "stage", "le"})
+    if (out == own) out += "_tag";
+  return out;
+}
+
 struct Series {
   std::shared_ptr<ModelStats> stats;
   std::string labels;  // model="m",version="1"
@@ -72,9 +83,13 @@ HostMemory host_memory() {
 std::string metrics_text(const StatsTable& table) {
   std::vector<Series> series;
   for (auto& s : table.all())
-    if (s->served())
-      series.push_back(
-          {s, cat("model=\"", escape_label(s->model), "\",version=\"", escape_label(s->version), "\"")});
+    if (s->served()) {
+      std::string labels =
+          cat("model=\"", escape_label(s->model), "\",version=\"", escape_label(s->version), "\"");
+      for (const auto& [tag, value] : s->tags())
+        labels += cat(",", label_name(tag), "=\"", escape_label(value), "\"");
+      series.push_back({s, std::move(labels)});
+    }
 
   std::string out;
   family(out, series, "nv_inference_request_success", "counter", "Requests answered with a result",
@@ -100,6 +115,31 @@ std::string metrics_text(const StatsTable& table) {
   head(out, "nv_inference_pending_request_count", "gauge", "Requests accepted and not yet executing");
   for (const Series& s : series)
     out += cat("nv_inference_pending_request_count{", s.labels, "} ", s.stats->pending.load(), "\n");
+  family(out, series, "nv_cache_num_hits_per_model", "counter", "Requests answered from the response cache",
+         [](const ModelStats& s) { return s.cache_hit.count.load(); });
+  family(out, series, "nv_cache_num_misses_per_model", "counter",
+         "Requests that the response cache did not hold",
+         [](const ModelStats& s) { return s.cache_miss.count.load(); });
+  family(out, series, "nv_cache_hit_duration_per_model", "counter",
+         "Time of requests answered from the response cache, summed, in microseconds",
+         [](const ModelStats& s) { return s.cache_hit.ns.load() / 1000; });
+  family(out, series, "nv_cache_miss_duration_per_model", "counter",
+         "Time of requests that the response cache did not hold, summed, in microseconds",
+         [](const ModelStats& s) { return s.cache_miss.ns.load() / 1000; });
+  head(out, "nv_inference_first_response_histogram_ms", "histogram",
+       "Time from arrival to the first response of decoupled models");
+  for (const Series& s : series) {
+    const auto h = s.stats->first_response();
+    if (!h) continue;
+    uint64_t total = 0;
+    for (size_t i = 0; i < h->counts.size(); ++i) {
+      total += h->counts[i];
+      out += cat("nv_inference_first_response_histogram_ms_bucket{", s.labels, ",le=\"",
+                 i < h->bounds_ms.size() ? cat(h->bounds_ms[i]) : "+Inf", "\"} ", total, "\n");
+    }
+    out += cat("nv_inference_first_response_histogram_ms_sum{", s.labels, "} ", h->sum_ms, "\n");
+    out += cat("nv_inference_first_response_histogram_ms_count{", s.labels, "} ", total, "\n");
+  }
   head(out, "nv_model_load_duration_secs", "gauge", "Time that the last load of the model took");
   for (const auto& [key, seconds] : table.load_seconds())
     out += cat("nv_model_load_duration_secs{model=\"", escape_label(key.first), "\",version=\"",

@@ -2,8 +2,10 @@
 #include "serve/core/model.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "base/error.h"
+#include "serve/core/sequence.h"
 
 namespace pelton::serve {
 namespace {
@@ -51,6 +53,9 @@ Dims client_dims(const ModelConfig& config, const TensorSpec& spec) {
 
 Model::Model(ModelConfig config, int64_t version, const ModelDir& dir, std::shared_ptr<ModelStats> stats)
     : config_(std::move(config)), version_(version), version_text_(cat(version)), stats_(std::move(stats)) {
+  static std::atomic<uint64_t> loads{0};
+  load_ = ++loads;
+  stats_->configure(config_.metric_tags, config_.decoupled, config_.first_response_buckets_ms);
   for (const TensorSpec& o : config_.outputs)
     if (!o.label_file.empty()) labels_[o.name] = split_lines(dir.read(o.label_file, 16 << 20));
 }
@@ -58,7 +63,37 @@ Model::Model(ModelConfig config, int64_t version, const ModelDir& dir, std::shar
 Model::Model(ModelConfig config, int64_t version, const ModelDir& dir, std::shared_ptr<Engine> engine,
              std::shared_ptr<ModelStats> stats, Limits limits)
     : Model(std::move(config), version, dir, std::move(stats)) {
-  scheduler_ = std::make_unique<InstanceScheduler>(config_, std::move(engine), stats_, limits, finisher());
+  cache_ = config_.cached ? limits.cache : nullptr;
+  if (!cache_) limits.cache = nullptr;
+  if (config_.sequence)
+    scheduler_ =
+        std::make_unique<SequenceScheduler>(config_, dir, std::move(engine), stats_, limits, finisher());
+  else
+    scheduler_ = std::make_unique<InstanceScheduler>(config_, std::move(engine), stats_, limits, finisher());
+}
+
+bool Model::answer_from_cache(RequestPtr& request) const {
+  request->cache_key = ResponseCache::key(*request, load_);
+  auto found = cache_->find(request->cache_key);
+  if (!found) return false;
+  const auto now = Clock::now();
+  request->enqueued = request->compute_start = request->input_end = request->infer_end =
+      request->compute_end = now;
+  request->cache_key.clear();
+  Response response;
+  response.outputs = std::move(*found);
+  try {
+    finish(*request, response);
+    stats_->record_success(*request, now);
+    stats_->cache_hit.add(static_cast<uint64_t>((Clock::now() - request->arrival).count()));
+  } catch (const Error& e) {
+    stats_->record_failure(fail_reason(e.code()), static_cast<uint64_t>((now - request->arrival).count()));
+    response.outputs.clear();
+    response.error = e;
+  }
+  RequestPtr answered = std::move(request);
+  answered->respond(std::move(response));
+  return true;
 }
 
 FinishResponse Model::finisher() const {
@@ -76,6 +111,7 @@ void Model::infer(RequestPtr request) const {
                            static_cast<uint64_t>((Clock::now() - request->arrival).count()));
     return request->respond(e);
   }
+  if (cache_ && request->counted && answer_from_cache(request)) return;
   scheduler_->submit(std::move(request));
 }
 

@@ -35,12 +35,15 @@ class Model : public std::enable_shared_from_this<Model> {
  private:
   void check(Request& request) const;  // throws what the client did wrong; applies input reshapes
   void finish(const Request& request, Response& response) const;
+  bool answer_from_cache(RequestPtr& request) const;
 
   const ModelConfig config_;
   const int64_t version_;
   const std::string version_text_;
   const std::shared_ptr<ModelStats> stats_;
   std::map<std::string, std::vector<std::string>, std::less<>> labels_;  // by output
+  std::shared_ptr<ResponseCache> cache_;                                 // null: not cached
+  uint64_t load_ = 0;                                                    // counts the loads of this process
   std::unique_ptr<Scheduler> scheduler_;
 };
 

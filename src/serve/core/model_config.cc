@@ -18,24 +18,17 @@ struct Refused {
   const char* fix;
 };
 constexpr Refused kRefused[] = {
-    {"batch_input", "feed the shape as an ordinary input"},
-    {"batch_output", "return outputs with their batch dimension"},
-    {"sequence_batching", "keep the state in the client and send it as an input"},
     {"model_repository_agents", "check the repository before it is served"},
     {"model_operations", "load plug-ins with --plugin"},
-    {"response_cache.enable", "cache in front of the server"},
     {"ensemble_scheduling.step.model_namespace", "give models distinct names"},
     {"input.is_shape_tensor", "shape inputs are read from the model file"},
     {"input.is_non_linear_format_io", "store tensors in row-major layout"},
     {"output.is_shape_tensor", "shape outputs are read from the model file"},
     {"output.is_non_linear_format_io", "store tensors in row-major layout"},
-    {"instance_group.rate_limiter", "bound the work with instance_group.count"},
     {"instance_group.secondary_devices", "remove the field"},
     {"instance_group.profile", "shapes are tuned by range at compile time"},
     {"instance_group.passive", "remove the group"},
-    {"model_metrics", "histogram buckets are fixed"},
     {"optimization.execution_accelerators", "the plan already holds the fastest kernels found"},
-    {"model_transaction_policy.decoupled", "use an engine that streams"},
     {"cc_model_filenames", "use default_model_filename"},
 };
 // Accepted without effect: hints about buffers and devices that this server chooses by itself.
@@ -52,6 +45,9 @@ constexpr const char* kHints[] = {
     "instance_group.host_policy",
     "instance_group.gpus",
     "input.format",
+    "sequence_batching.state.use_same_buffer_for_input_output",
+    "sequence_batching.state.use_growable_memory",
+    "sequence_batching.oldest.preserve_ordering",
 };
 
 bool is_default(const Item& i) {
@@ -105,9 +101,6 @@ TensorSpec read_tensor(const Node& n, bool is_input) {
   if (is_input) {
     t.optional = n.boolean("optional");
     t.ragged = n.boolean("allow_ragged_batch");
-    if (t.ragged)
-      fail(ErrorCode::unsupported_op, cat("field 'input.allow_ragged_batch' of ", what, " is not supported"),
-           "", "pad the input to one length");
   } else {
     t.label_file = n.string("label_filename");
   }
@@ -204,6 +197,25 @@ VersionPolicy read_versions(const Node& n) {
   return p;
 }
 
+void read_model_metrics(const Node& tree, ModelConfig& c) {
+  const Node* metrics = tree.message("model_metrics");
+  if (!metrics) return;
+  for (const Node* control : metrics->messages("metric_control")) {
+    const Node* id = control->message("metric_identifier");
+    const std::string family = id ? id->string("family") : "";
+    if (family != "nv_inference_first_response_histogram_ms")
+      fail(ErrorCode::unsupported_op, cat("model_metrics for '", family, "' is not supported"), "",
+           "buckets of nv_inference_first_response_histogram_ms can be chosen");
+    const Node* options = control->message("histogram_options");
+    if (!options) continue;
+    c.first_response_buckets_ms = options->reals("buckets");
+    if (!std::is_sorted(c.first_response_buckets_ms.begin(), c.first_response_buckets_ms.end()))
+      fail(ErrorCode::bad_format, "the buckets of model_metrics are not in ascending order");
+    if (c.first_response_buckets_ms.size() > 64)
+      fail(ErrorCode::limit, "model_metrics has more than 64 buckets");
+  }
+}
+
 int read_instances(const Node& tree) {
   int64_t total = 0;
   auto groups = tree.messages("instance_group");
@@ -277,6 +289,15 @@ ModelConfig read_model_config(std::shared_ptr<const Node> tree, std::vector<std:
     if (c.max_batch == 0) fail(ErrorCode::bad_format, "dynamic_batching needs max_batch_size of at least 1");
     c.batching = read_batching(*b, c.max_batch);
   }
+  if (const Node* p = n.message("model_transaction_policy")) c.decoupled = p->boolean("decoupled");
+  if (const Node* s = n.message("sequence_batching"))
+    c.sequence = read_sequence_config(*s, read_config_map(n, "parameters"), c.max_batch);
+  read_ragged_config(n, c);
+  c.rate_needs = read_rate_needs(n);
+  if (const Node* r = n.message("response_cache")) c.cached = r->boolean("enable");
+  if (c.cached && (c.decoupled || c.sequence))
+    fail(ErrorCode::bad_format, "response_cache cannot be used with sequences or a decoupled model");
+  read_model_metrics(n, c);
   if (const Node* e = n.message("ensemble_scheduling")) {
     for (const Node* s : e->messages("step")) c.steps.push_back(read_step(*s));
     c.max_inflight = static_cast<uint32_t>(e->integer("max_inflight_requests"));

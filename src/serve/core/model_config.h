@@ -21,7 +21,9 @@ struct TensorSpec {
   Dims dims;                    // without the batch dimension; -1 is any
   std::optional<Dims> reshape;  // what the engine sees instead of dims
   bool optional = false;
-  bool ragged = false;
+  bool ragged = false;  // inputs: requests of one batch may differ in shape
+  std::optional<double>
+      padding;             // ragged inputs: padded to the largest shape with this value, else joined flat
   std::string label_file;  // outputs
 };
 
@@ -39,6 +41,67 @@ struct BatchingConfig {
   uint64_t priority_levels = 0, default_priority = 0;
   QueuePolicy default_policy;
   std::map<uint64_t, QueuePolicy> priority_policies;
+};
+
+// A tensor by which the sequence batcher tells the engine about a request's place in its sequence.
+struct ControlInput {
+  enum class Kind : uint8_t { start, ready, end, correlation } kind = Kind::start;
+  std::string name;
+  DType dtype = DType::i32;
+  double off = 0, on = 1;  // values of the flags
+};
+
+// A tensor that the server keeps between the requests of a sequence.
+struct StateSpec {
+  std::string input, output;
+  DType dtype = DType::f32;
+  Dims dims;              // without the batch dimension; -1 is any
+  Dims initial_dims;      // all known
+  std::string data_file;  // of the initial value, below initial_state/; empty: zeros
+};
+
+struct SequenceConfig {
+  bool oldest = false;  // else direct
+  bool iterative = false;
+  uint64_t idle_us = 1'000'000;
+  std::vector<ControlInput> controls;
+  std::vector<StateSpec> states;
+  uint64_t max_delay_us = 0;
+  double minimum_utilization = 0;  // direct
+  uint32_t max_candidates = 0;     // oldest: sequences of one instance
+  std::vector<int64_t> preferred;  // oldest, ascending
+  // Iterative: a request runs again until this output holds a non-zero element, at most max_steps times.
+  std::string done_output;
+  uint32_t max_steps = 1024;
+
+  const ControlInput* control(ControlInput::Kind kind) const;
+};
+
+// Tensors that the batcher makes for the engine from the shapes of ragged inputs.
+struct BatchInput {
+  enum class Kind : uint8_t {
+    element_count,
+    accumulated_element_count,
+    accumulated_element_count_with_zero,
+    max_element_count_as_shape,
+    item_shape,
+    item_shape_flatten,
+  } kind = Kind::element_count;
+  std::string target, source;
+  DType dtype = DType::i32;
+};
+struct BatchOutput {  // scattered by the shape of an input
+  std::string target, source;
+};
+
+struct RateResource {
+  std::string name;
+  bool global = false;
+  uint32_t count = 0;
+};
+struct RateNeed {  // of one instance
+  std::vector<RateResource> resources;
+  uint32_t priority = 1;  // larger: less often
 };
 
 struct EnsembleStep {
@@ -74,22 +137,46 @@ struct ModelConfig {
   std::vector<TensorSpec> inputs, outputs;
   VersionPolicy versions;
   int instances = 1;
+  std::vector<RateNeed> rate_needs;  // by instance; empty: none
   std::optional<BatchingConfig> batching;
+  std::optional<SequenceConfig> sequence;
+  std::vector<BatchInput> batch_inputs;
+  std::vector<BatchOutput> batch_outputs;
+  bool cached = false;
   std::vector<EnsembleStep> steps;  // an ensemble when not empty
   uint32_t max_inflight = 0;        // whole-ensemble admission; 0: the server's bound
   std::vector<WarmupSample> warmups;
   std::map<std::string, std::string> parameters, metric_tags;
   bool decoupled = false;
+  std::vector<double>
+      first_response_buckets_ms;  // of the histogram of decoupled models; empty: the usual ones
   std::shared_ptr<const Node> tree;
 
   const TensorSpec* input(std::string_view name) const;
   const TensorSpec* output(std::string_view name) const;
+  // What the engine sees: the clients' tensors, those of the sequence batcher and those made for ragged
+  // batches. Dimensions are without the batch; `flat` ones have no batch dimension at all.
+  struct EngineTensor {
+    TensorSpec spec;
+    bool flat = false;
+  };
+  std::vector<EngineTensor> engine_inputs() const;
+  std::vector<EngineTensor> engine_outputs() const;
 };
 
 // Typed view of a tree. Everything that this server does not do is refused by the field's name
 // (unsupported_op), everything inconsistent with bad_format; `notes` gains one line for each accepted field
 // that has no effect here.
 ModelConfig read_model_config(std::shared_ptr<const Node> tree, std::vector<std::string>* notes = nullptr);
+
+// Parts of the reading.
+SequenceConfig read_sequence_config(const Node& node, const std::map<std::string, std::string>& parameters,
+                                    int64_t max_batch);
+void read_ragged_config(const Node& tree, ModelConfig& config);
+std::vector<RateNeed> read_rate_needs(const Node& tree);
+
+// Names of the tensors that the server adds by itself; a configuration is not completed with them.
+bool is_added_tensor(const Node& tree, std::string_view name);
 
 // A map field of text values ("parameters"); bad_format if a key appears twice.
 std::map<std::string, std::string> read_config_map(const Node& node, std::string_view field);

@@ -254,6 +254,10 @@ void Repository::load_folder(const std::string& name, Entry& e, const std::strin
                                       if (overridden && backend.runs_code())
                                         check_override(name, path, changes, wanted);
                                     });
+  if (plan.config.cached && !options_.limits.cache)
+    notes.push_back("field 'response_cache' has no effect: the server has no cache (--cache-config)");
+  if (!plan.config.rate_needs.empty() && !options_.limits.limiter)
+    notes.push_back("field 'rate_limiter' has no effect: start the server with --rate-limit=execution_count");
   for (const std::string& note : notes) log_warn("model ", name, ": ", note);
 
   std::vector<std::string> steps;

@@ -103,8 +103,11 @@ class Request {
   uint64_t timeout_us = 0;                    // queue time-out asked for; 0: the model's default
   std::optional<Clock::time_point> deadline;  // from the transport
   std::shared_ptr<CancelToken> token;
-  int64_t rows = 1;     // first dimension when the model batches
-  bool counted = true;  // false for warm-up: not part of the statistics
+  int64_t rows = 1;             // first dimension when the model batches
+  bool counted = true;          // false for warm-up: not part of the statistics
+  bool streams = false;         // the front end takes several responses
+  std::string cache_key;        // not empty: the outputs go to the response cache
+  uint32_t responses_sent = 0;  // decoupled models
 
   // Filled on the way, for statistics and traces.
   Clock::time_point arrival, enqueued, compute_start, input_end, infer_end, compute_end;

@@ -5,53 +5,22 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "serve/core/join.h"
 
 namespace pelton::serve {
-namespace {
-
-// Requests that may share an execution: the same inputs with the same shapes but for the first dimension.
-bool compatible(const Request& a, const Request& b) {
-  if (a.inputs.size() != b.inputs.size()) return false;
-  for (const TensorValue& t : a.inputs) {
-    const TensorValue* u = b.input(t.name);
-    if (!u || t.dtype != u->dtype || t.dims.size() != u->dims.size()) return false;
-    if (!std::equal(t.dims.begin() + 1, t.dims.end(), u->dims.begin() + 1)) return false;
-  }
-  return true;
-}
-
-uint64_t ns_between(Clock::time_point a, Clock::time_point b) {
-  return b > a ? static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(b - a).count())
-               : 0;
-}
-
-Error error_from_current_exception(const std::string& model) {
-  try {
-    throw;
-  } catch (const Error& e) {
-    return e;
-  } catch (const std::bad_alloc&) {
-    return Error(ErrorCode::out_of_memory, "not enough memory to run the request", model);
-  } catch (const std::exception& e) {
-    return Error(ErrorCode::internal, cat("the engine failed: ", e.what()), model);
-  } catch (...) {
-    return Error(ErrorCode::internal, "the engine failed with an unknown exception", model);
-  }
-}
-
-}  // namespace
-
 InstanceScheduler::InstanceScheduler(const ModelConfig& config, std::shared_ptr<Engine> engine,
                                      std::shared_ptr<ModelStats> stats, Limits limits, FinishResponse finish)
-    : name_(config.name),
-      max_batch_(config.max_batch),
+    : config_(config),
       batching_(config.batching),
       instance_count_(config.instances),
       engine_(std::move(engine)),
       stats_(std::move(stats)),
-      finish_(std::move(finish)),
+      runner_(config.name, stats_, limits.cache, std::move(finish)),
       queue_(config.batching, limits.queue) {
-  if (engine_->instant() && !batching_) {
+  if (limits.limiter)
+    for (const RateNeed& need : config.rate_needs)
+      tickets_.push_back(limits.limiter->join(need, config.name));
+  if (engine_->instant() && !batching_ && tickets_.empty()) {
     shared_ = engine_->make_instance(0);
     return;
   }
@@ -73,8 +42,8 @@ void InstanceScheduler::stop() {
   wake_.notify_all();
   for (RequestPtr& r : left) {
     stats_->pending.fetch_sub(1, std::memory_order_relaxed);
-    stats_->record_failure(FailReason::rejected, ns_between(r->arrival, Clock::now()));
-    r->respond(Error(ErrorCode::busy, "the server is stopping", name_, "retry later"));
+    runner_.refuse(std::move(r),
+                   Error(ErrorCode::busy, "the server is stopping", config_.name, "retry later"));
   }
 }
 
@@ -92,7 +61,7 @@ void InstanceScheduler::submit(RequestPtr request) {
   {
     std::lock_guard lock(mutex_);
     if (stopping_)
-      refused = Error(ErrorCode::busy, "the server is stopping", name_, "retry later");
+      refused = Error(ErrorCode::busy, "the server is stopping", config_.name, "retry later");
     else
       refused = queue_.push(request, Clock::now(), dropped);
     if (!refused) {
@@ -109,27 +78,23 @@ void InstanceScheduler::submit(RequestPtr request) {
   }
   for (RequestPtr& r : stranded) {
     stats_->pending.fetch_sub(1, std::memory_order_relaxed);
-    stats_->record_failure(FailReason::backend, ns_between(r->arrival, Clock::now()));
-    r->respond(Error(ErrorCode::out_of_memory, "no thread could be started for the model", name_,
-                     "lower the number of instances"));
+    runner_.refuse(std::move(r), Error(ErrorCode::out_of_memory, "no thread could be started for the model",
+                                       config_.name, "lower the number of instances"));
   }
   if (!refused) wake_.notify_one();
   drop(dropped);
-  if (refused) {
-    stats_->record_failure(fail_reason(refused->code()), ns_between(request->arrival, Clock::now()));
-    request->respond(*refused);
-  }
+  if (refused) runner_.refuse(std::move(request), *refused);
 }
 
 size_t InstanceScheduler::plan_batch(Clock::time_point now, Clock::time_point& look_again) const {
   if (!batching_) return 1;
-  const int64_t target = batching_->preferred.empty() ? max_batch_ : batching_->preferred.back();
+  const int64_t target = batching_->preferred.empty() ? config_.max_batch : batching_->preferred.back();
   int64_t rows = 0;
   size_t n = 0, preferred_n = 0;
   bool closed = false;  // nothing that arrives later could join
   while (n < queue_.size() && !closed) {
     const Request& r = queue_.at(n);
-    if (n > 0 && (rows + r.rows > max_batch_ || !compatible(queue_.at(0), r))) {
+    if (n > 0 && (rows + r.rows > config_.max_batch || !can_share(config_, queue_.at(0), r))) {
       closed = true;
       break;
     }
@@ -150,25 +115,40 @@ size_t InstanceScheduler::plan_batch(Clock::time_point now, Clock::time_point& l
 
 void InstanceScheduler::work(int index) {
   Instance& instance = *instances_[static_cast<size_t>(index)];
+  RateLimiter::Ticket* ticket = tickets_.empty() ? nullptr : tickets_[static_cast<size_t>(index)].get();
+  bool held = false;
+  auto give_back = [&] {
+    if (held) ticket->release();
+    held = false;
+  };
   std::vector<RequestQueue::Dropped> dropped;
   std::unique_lock lock(mutex_);
   for (;;) {
     while (queue_.empty() && !stopping_) {
+      give_back();
       ++idle_;
       wake_.wait(lock);
       --idle_;
     }
-    if (stopping_) return;
+    if (stopping_) return give_back();
     const auto now = Clock::now();
     queue_.expire(now, dropped);
     Batch batch;
     auto look_again = now;
     if (dropped.empty() && !queue_.empty()) {
       if (size_t n = plan_batch(now, look_again)) {
+        if (ticket && !held) {  // the batch is formed once the resources are there
+          lock.unlock();
+          ticket->acquire();
+          held = true;
+          lock.lock();
+          continue;
+        }
         batch.requests = queue_.take(n, now, dropped);
         if (!batch.requests.empty()) batch.ticket = next_ticket_++;
         stats_->pending.fetch_sub(static_cast<int64_t>(batch.requests.size()), std::memory_order_relaxed);
       } else {
+        give_back();
         ++idle_;
         wake_.wait_until(lock, look_again);
         --idle_;
@@ -178,6 +158,7 @@ void InstanceScheduler::work(int index) {
     lock.unlock();
     drop(dropped);
     if (!batch.requests.empty()) run(instance, std::move(batch));
+    give_back();
     lock.lock();
   }
 }
@@ -185,50 +166,15 @@ void InstanceScheduler::work(int index) {
 void InstanceScheduler::drop(std::vector<RequestQueue::Dropped>& dropped) {
   for (auto& d : dropped) {
     stats_->pending.fetch_sub(1, std::memory_order_relaxed);
-    stats_->record_failure(fail_reason(d.error.code()), ns_between(d.request->arrival, Clock::now()));
-    d.request->respond(d.error);
+    runner_.refuse(std::move(d.request), d.error);
   }
   dropped.clear();
 }
 
 void InstanceScheduler::run(Instance& instance, Batch&& batch) {
-  BatchRun execution;
-  execution.requests = batch.requests;
-  execution.responses.resize(batch.requests.size());
-  execution.rows = 0;
-  const auto start = Clock::now();
-  for (const RequestPtr& r : batch.requests) execution.rows += r->rows;
-  execution.input_end = execution.infer_end = start;
-  try {
-    instance.execute(execution);
-  } catch (...) {
-    const Error error = error_from_current_exception(name_);
-    for (Response& r : execution.responses) r.outputs.clear(), r.error = error;
-  }
-  for (size_t i = 0; i < batch.requests.size(); ++i) {
-    Response& response = execution.responses[i];
-    if (response.error) continue;
-    try {
-      finish_(*batch.requests[i], response);
-    } catch (...) {
-      response.outputs.clear();
-      response.error = error_from_current_exception(name_);
-    }
-  }
-  const auto end = Clock::now();
-  if (execution.infer_end == start) execution.infer_end = end;
-  if (batch.requests[0]->counted)
-    stats_->record_execution(static_cast<uint64_t>(execution.rows), ns_between(start, execution.input_end),
-                             ns_between(execution.input_end, execution.infer_end),
-                             ns_between(execution.infer_end, end));
-  for (const RequestPtr& r : batch.requests) {
-    r->compute_start = start;
-    r->input_end = execution.input_end;
-    r->infer_end = execution.infer_end;
-    r->compute_end = end;
-  }
-  batch.responses = std::move(execution.responses);
-  if (!batching_ || !batching_->preserve_ordering || instance_count_ == 1) return deliver(std::move(batch));
+  runner_.execute(instance, batch);
+  if (!batching_ || !batching_->preserve_ordering || instance_count_ == 1)
+    return runner_.deliver(std::move(batch));
 
   std::unique_lock lock(order_mutex_);
   const uint64_t ticket = batch.ticket;
@@ -240,25 +186,10 @@ void InstanceScheduler::run(Instance& instance, Batch&& batch) {
     finished_.erase(finished_.begin());
     ++next_out_;
     lock.unlock();
-    deliver(std::move(next));
+    runner_.deliver(std::move(next));
     lock.lock();
   }
   delivering_ = false;
-}
-
-void InstanceScheduler::deliver(Batch&& batch) {
-  for (size_t i = 0; i < batch.requests.size(); ++i) {
-    Request& request = *batch.requests[i];
-    Response& response = batch.responses[i];
-    const auto now = Clock::now();
-    if (!request.counted) {
-    } else if (response.error)
-      stats_->record_failure(fail_reason(response.error->code()), ns_between(request.arrival, now));
-    else
-      stats_->record_success(request, now);
-    request.respond(std::move(response));
-    batch.requests[i].reset();  // frees the inputs before the next answer is written
-  }
 }
 
 }  // namespace pelton::serve

@@ -9,15 +9,20 @@
 #include <thread>
 #include <vector>
 
+#include "serve/core/batch_runner.h"
 #include "serve/core/engine.h"
 #include "serve/core/queue.h"
+#include "serve/core/rate_limiter.h"
 #include "serve/core/stats.h"
 
 namespace pelton::serve {
 
+// Bounds and services that all models share.
 struct Limits {
-  size_t queue = 4096;             // waiting requests of one model
-  size_t ensemble_inflight = 256;  // requests inside one ensemble
+  size_t queue = 4096;                   // waiting requests of one model
+  size_t ensemble_inflight = 256;        // requests inside one ensemble
+  std::shared_ptr<ResponseCache> cache;  // null: off
+  std::shared_ptr<RateLimiter> limiter;  // null: off
 };
 
 class Scheduler {
@@ -29,13 +34,11 @@ class Scheduler {
   virtual void stop() = 0;
 };
 
-// Runs before a response leaves: restores the client's shapes, picks outputs, applies classification.
-using FinishResponse = std::function<void(const Request&, Response&)>;
-
 // A queue and the model's instances, one thread each, started by the first request. With batching, a batch is
 // formed at the moment an instance is free. Engines that are instant run in the submitting thread.
 class InstanceScheduler : public Scheduler {
  public:
+  // `config` outlives the scheduler.
   InstanceScheduler(const ModelConfig& config, std::shared_ptr<Engine> engine,
                     std::shared_ptr<ModelStats> stats, Limits limits, FinishResponse finish);
   ~InstanceScheduler() override;  // stops and waits for running batches
@@ -43,28 +46,21 @@ class InstanceScheduler : public Scheduler {
   void stop() override;
 
  private:
-  struct Batch {
-    uint64_t ticket = 0;
-    std::vector<RequestPtr> requests;
-    std::vector<Response> responses;
-  };
-
   void work(int index);
   // Holding the lock: how many of the first requests to run now; 0 and a time to look again at if it pays to
   // wait for more.
   size_t plan_batch(Clock::time_point now, Clock::time_point& look_again) const;
   void run(Instance& instance, Batch&& batch);
-  void deliver(Batch&& batch);
   void drop(std::vector<RequestQueue::Dropped>& dropped);
 
-  const std::string name_;
-  const int64_t max_batch_;
-  const std::optional<BatchingConfig> batching_;
+  const ModelConfig& config_;
+  const std::optional<BatchingConfig>& batching_;
   const int instance_count_;
   const std::shared_ptr<Engine> engine_;
   const std::shared_ptr<ModelStats> stats_;
-  const FinishResponse finish_;
-  std::unique_ptr<Instance> shared_;  // instant engines
+  BatchRunner runner_;  // outlives the instances, which may answer through it
+  std::vector<std::unique_ptr<RateLimiter::Ticket>> tickets_;  // by instance; empty: no limits
+  std::unique_ptr<Instance> shared_;                           // instant engines
   std::vector<std::unique_ptr<Instance>> instances_;
 
   std::mutex mutex_;

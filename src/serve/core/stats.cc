@@ -125,6 +125,45 @@ void ModelStats::record_execution(uint64_t rows, uint64_t input_ns, uint64_t inf
   row.output_ns += output_ns;
 }
 
+void ModelStats::record_response(uint32_t index, uint64_t ns, bool success) {
+  std::lock_guard lock(mutex_);
+  ResponseRow& row = responses_[std::min(index, kResponses - 1)];
+  (success ? row.success : row.fail) += 1;
+  (success ? row.success_ns : row.fail_ns) += ns;
+  if (index == 0 && first_response_) {
+    const double ms = static_cast<double>(ns) * 1e-6;
+    const auto& b = first_response_->bounds_ms;
+    ++first_response_->counts[static_cast<size_t>(std::lower_bound(b.begin(), b.end(), ms) - b.begin())];
+    first_response_->sum_ms += ms;
+  }
+}
+
+std::map<uint32_t, ModelStats::ResponseRow> ModelStats::response_rows() const {
+  std::lock_guard lock(mutex_);
+  return responses_;
+}
+
+void ModelStats::configure(const std::map<std::string, std::string>& tags, bool decoupled,
+                           const std::vector<double>& buckets_ms) {
+  const std::vector<double> bounds =
+      buckets_ms.empty() ? std::vector<double>{100, 500, 2000, 5000} : buckets_ms;
+  std::lock_guard lock(mutex_);
+  tags_ = tags;
+  if (!decoupled)
+    first_response_.reset();
+  else if (!first_response_ || first_response_->bounds_ms != bounds)
+    first_response_ = FirstResponse{bounds, std::vector<uint64_t>(bounds.size() + 1), 0};
+}
+
+std::map<std::string, std::string> ModelStats::tags() const {
+  std::lock_guard lock(mutex_);
+  return tags_;
+}
+std::optional<ModelStats::FirstResponse> ModelStats::first_response() const {
+  std::lock_guard lock(mutex_);
+  return first_response_;
+}
+
 bool ModelStats::served() const {
   return success.count.load() || fail.count.load() || executions.load();
 }

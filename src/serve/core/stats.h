@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -76,7 +77,25 @@ class ModelStats {
   std::map<uint64_t, BatchRow> batches() const;
 
   const std::string model, version;
-  Duration success, fail, stages[kStages];
+  // Responses of decoupled models, by their index in the request; ns since the request came.
+  void record_response(uint32_t index, uint64_t ns, bool success);
+  struct ResponseRow {
+    uint64_t success = 0, success_ns = 0, fail = 0, fail_ns = 0;
+  };
+  std::map<uint32_t, ResponseRow> response_rows() const;
+  // Of the latest load: further labels of the series, and the buckets of the first-response histogram.
+  void configure(const std::map<std::string, std::string>& tags, bool decoupled,
+                 const std::vector<double>& buckets_ms);
+  std::map<std::string, std::string> tags() const;
+  // Bucket bounds and their counts, then the count above all and the sum in ms; nullopt unless decoupled.
+  struct FirstResponse {
+    std::vector<double> bounds_ms;
+    std::vector<uint64_t> counts;
+    double sum_ms = 0;
+  };
+  std::optional<FirstResponse> first_response() const;
+
+  Duration success, fail, cache_hit, cache_miss, stages[kStages];
   std::atomic<uint64_t> failures[kFailReasons]{};
   std::atomic<uint64_t> inferences{0}, executions{0};
   std::atomic<int64_t> pending{0};
@@ -87,12 +106,16 @@ class ModelStats {
  private:
   // Batch sizes up to 64 have a slot of their own; larger ones share a map behind a lock.
   static constexpr size_t kSlots = 65;
+  static constexpr uint32_t kResponses = 64;
   struct Slot {
     std::atomic<uint64_t> count{0}, input_ns{0}, infer_ns{0}, output_ns{0};
   };
   std::array<Slot, kSlots> slots_;
   mutable std::mutex mutex_;
   std::map<uint64_t, BatchRow> large_;
+  std::map<uint32_t, ResponseRow> responses_;  // up to kResponses indices; later ones share the last
+  std::map<std::string, std::string> tags_;
+  std::optional<FirstResponse> first_response_;
 };
 
 // All statistics by model and version. Entries outlive unloads, so counters survive reloads.

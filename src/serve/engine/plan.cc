@@ -155,11 +155,13 @@ class PlanEngine final : public Engine {
   const ExecutablePtr executable_;
 };
 
-void check_ports(const std::vector<TensorSpec>& specs, const std::vector<Port>& model, bool batches,
-                 bool is_input) {
+void check_ports(const std::vector<ModelConfig::EngineTensor>& specs, const std::vector<Port>& model,
+                 bool model_batches, bool is_input) {
   const char* what = is_input ? "input" : "output";
-  for (const TensorSpec& s : specs) {
-    const auto it = std::find_if(model.begin(), model.end(), [&](const Port& p) { return p.name == s.name; });
+  for (const auto& [s, flat] : specs) {
+    const bool batches = model_batches && !flat;
+    const auto it = std::find_if(model.begin(), model.end(),
+                                 [&, &wanted = s.name](const Port& p) { return p.name == wanted; });
     if (it == model.end()) {
       std::string names;
       for (const Port& p : model) names += cat(names.empty() ? "" : ", ", p.name);
@@ -186,7 +188,7 @@ void check_ports(const std::vector<TensorSpec>& specs, const std::vector<Port>& 
   }
   if (!is_input) return;
   for (const Port& p : model)
-    if (std::none_of(specs.begin(), specs.end(), [&](const TensorSpec& s) { return s.name == p.name; }))
+    if (std::none_of(specs.begin(), specs.end(), [&](const auto& s) { return s.spec.name == p.name; }))
       fail(ErrorCode::bad_format, cat("the model's input '", p.name, "' is not in the configuration"));
 }
 
@@ -204,6 +206,7 @@ class PlanBackend final : public Backend {
     for (const char* field : {"input", "output"}) {
       if (config.has(field)) continue;
       for (const Port& p : ports(*e, field == std::string_view("input"))) {
+        if (is_added_tensor(config, p.name)) continue;
         Node& t = config.add_message(*config.type().find(field));
         t.set("name", p.name);
         t.set("data_type", std::string(config_type_name(p.dtype)));
@@ -217,8 +220,8 @@ class PlanBackend final : public Backend {
                                std::shared_ptr<const void> prepared) const override {
     ExecutablePtr e = prepared ? std::static_pointer_cast<const runtime::Executable>(prepared)
                                : open(config.default_file, config.parameters, dir, version);
-    check_ports(config.inputs, ports(*e, true), config.max_batch > 0, true);
-    check_ports(config.outputs, ports(*e, false), config.max_batch > 0, false);
+    check_ports(config.engine_inputs(), ports(*e, true), config.max_batch > 0, true);
+    check_ports(config.engine_outputs(), ports(*e, false), config.max_batch > 0, false);
     return std::make_shared<PlanEngine>(config, std::move(e));
   }
 

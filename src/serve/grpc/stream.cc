@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/grpc/stream.h"
 
+#include <algorithm>
 #include <deque>
 #include <mutex>
 
@@ -22,6 +23,7 @@ struct Link {
 struct Slot {
   std::deque<inference::ModelStreamInferResponse> responses;
   bool final = false;
+  bool decoupled = false;  // its responses need not wait for those of earlier requests
 };
 
 class Stream final : public StreamReactor {
@@ -70,15 +72,21 @@ class Stream final : public StreamReactor {
 
   // Holding the lock: starts what can be started.
   void pump() {
+    std::erase_if(slots_, [&](const auto& s) {
+      return s->final && s->responses.empty() && (s->decoupled || s == slots_.front());
+    });
     while (!slots_.empty() && slots_.front()->final && slots_.front()->responses.empty()) slots_.pop_front();
     if (paused_ && slots_.size() < kWindow && !reading_done_) {
       paused_ = false;
       StartRead(&message_);
     }
     if (writing_ || finished_) return;
-    if (!slots_.empty() && !slots_.front()->responses.empty() && !broken_) {
-      current_ = std::move(slots_.front()->responses.front());
-      slots_.front()->responses.pop_front();
+    const auto next = std::find_if(slots_.begin(), slots_.end(), [&](const auto& s) {
+      return !s->responses.empty() && (s->decoupled || s == slots_.front());
+    });
+    if (next != slots_.end() && !broken_) {
+      current_ = std::move((*next)->responses.front());
+      (*next)->responses.pop_front();
       writing_ = true;
       return StartWrite(&current_);
     }
@@ -92,9 +100,13 @@ class Stream final : public StreamReactor {
   void run(const std::shared_ptr<Slot>& slot) {
     auto request = std::make_unique<Request>();
     request->token = token_;
+    request->streams = true;
+    auto wanted = std::make_shared<bool>(false);                      // the mark of the final response
     auto outputs = std::make_shared<std::vector<RequestedOutput>>();  // filled by reading the message
-    auto finish = [&core = core_, link = link_, slot, outputs](Response&& response, bool final) {
+    auto finish = [&core = core_, link = link_, slot, outputs, wanted](Response&& response, bool final) {
       inference::ModelStreamInferResponse m;
+      const bool marker = final && response.outputs.empty() && !response.error;  // ends a decoupled request
+      if (*wanted) response.parameters["triton_final_response"] = final;
       try {
         if (!response.error) core.shared_memory().store(response, *outputs);
       } catch (const Error& e) {
@@ -107,8 +119,9 @@ class Stream final : public StreamReactor {
         write_infer_message(response, *outputs, *m.mutable_infer_response());
       }
       std::lock_guard lock(link->mutex);
-      slot->responses.push_back(std::move(m));
+      if (!marker || *wanted) slot->responses.push_back(std::move(m));
       slot->final = final;
+      slot->decoupled = slot->decoupled || !final || marker;
       if (link->stream) link->stream->pump();
     };
     request->set_callback(finish);
@@ -122,13 +135,8 @@ class Stream final : public StreamReactor {
     }
     if (auto it = request->parameters.find("triton_enable_empty_final_response");
         it != request->parameters.end()) {
-      const bool wanted = std::holds_alternative<bool>(it->second) && std::get<bool>(it->second);
+      *wanted = std::holds_alternative<bool>(it->second) && std::get<bool>(it->second);
       request->parameters.erase(it);
-      if (wanted)
-        request->set_callback([finish](Response&& r, bool final) {
-          r.parameters["triton_final_response"] = final;
-          finish(std::move(r), final);
-        });
     }
     core_.infer(std::move(request));
   }

@@ -149,6 +149,15 @@ void Router::handle(HttpRequest&& request, std::shared_ptr<HttpPeer> peer) const
     const std::vector<std::string> path = split_path(request.target);
     const bool post = request.method == "POST";
     if (options_.api && path.size() >= 3 && path[0] == "v2" && path[1] == "models" &&
+        (path.back() == "generate" || path.back() == "generate_stream")) {
+      const bool versioned = path.size() == 6 && path[3] == "versions";
+      if (path.size() == 4 || versioned) {
+        if (!post) return peer->respond(HttpResponse::error(405, "generation wants POST"));
+        return generate(std::move(request), path[2], versioned ? path[4] : "",
+                        path.back() == "generate_stream", peer);
+      }
+    }
+    if (options_.api && path.size() >= 3 && path[0] == "v2" && path[1] == "models" &&
         path.back() == "infer") {
       const bool versioned = path.size() == 6 && path[3] == "versions";
       if (path.size() == 4 || versioned) {

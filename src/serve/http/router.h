@@ -42,6 +42,8 @@ class Router {
   void forward_headers(const HttpRequest& http, Request& request) const;
   void infer(HttpRequest&& request, std::string model, std::string version,
              std::shared_ptr<HttpPeer> peer) const;
+  void generate(HttpRequest&& request, std::string model, std::string version, bool stream,
+                std::shared_ptr<HttpPeer> peer) const;
   void repository_control(HttpRequest&& request, const std::string& model, bool load,
                           std::shared_ptr<HttpPeer> peer) const;
 

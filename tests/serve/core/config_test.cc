@@ -88,11 +88,12 @@ TEST_CASE("what is wrong is named with its place") {
 
 TEST_CASE("fields that are not built are refused by name, their defaults are not") {
   for (const char* text :
-       {"sequence_batching { max_sequence_idle_microseconds: 5 }", "sequence_batching { direct { } }",
-        "batch_input { kind: BATCH_ELEMENT_COUNT }", "response_cache { enable: true }",
-        "model_transaction_policy { decoupled: true }",
-        "input { name: \"a\" data_type: TYPE_FP32 dims: 1 allow_ragged_batch: true }",
-        "instance_group { passive: true }",
+       {"instance_group { passive: true }", "instance_group { profile: \"x\" }",
+        "model_operations { op_library_filename: \"x\" }",
+        "model_repository_agents { agents { name: \"checksum\" } }",
+        "cc_model_filenames { key: \"7.5\" value: \"x\" }",
+        "input { name: \"a\" data_type: TYPE_FP32 dims: 1 is_shape_tensor: true }",
+        "model_metrics { metric_control { metric_identifier { family: \"other\" } } }",
         "optimization { execution_accelerators { gpu_execution_accelerator { name: \"x\" } } }"})
     CHECK_MESSAGE(message_of(text).find("is not supported") != std::string::npos, text);
   CHECK(message_of("response_cache { enable: false } model_transaction_policy { decoupled: false } "

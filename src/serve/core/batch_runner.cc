@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/core/batch_runner.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "serve/core/model.h"
+
+namespace pelton::serve {
+
+uint64_t ns_between(Clock::time_point a, Clock::time_point b) {
+  return b > a ? static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(b - a).count())
+               : 0;
+}
+
+Error error_from_current_exception(const std::string& model) {
+  try {
+    throw;
+  } catch (const Error& e) {
+    return e;
+  } catch (const std::bad_alloc&) {
+    return Error(ErrorCode::out_of_memory, "not enough memory to run the request", model);
+  } catch (const std::exception& e) {
+    return Error(ErrorCode::internal, cat("the engine failed: ", e.what()), model);
+  } catch (...) {
+    return Error(ErrorCode::internal, "the engine failed with an unknown exception", model);
+  }
+}
+
+void BatchRunner::execute(Instance& instance, Batch& batch,
+                          const std::function<void(BatchRun&)>& before_finish) {
+  BatchRun run;
+  run.requests = batch.requests;
+  run.responses.resize(batch.requests.size());
+  run.rows = 0;
+  run.responder = this;
+  const auto start = Clock::now();
+  int64_t counted_rows = 0;
+  for (const RequestPtr& r : batch.requests) {
+    run.rows += r->rows;
+    if (r->counted) counted_rows += r->rows;
+    r->compute_start = r->input_end = r->infer_end = r->compute_end = start;
+  }
+  run.input_end = run.infer_end = start;
+  try {
+    instance.execute(run);
+  } catch (...) {
+    const Error error = error_from_current_exception(name_);
+    for (Response& r : run.responses) r.outputs.clear(), r.error = error;
+  }
+  if (before_finish) before_finish(run);
+  for (size_t i = 0; i < batch.requests.size(); ++i) {
+    Response& response = run.responses[i];
+    if (response.error || !batch.requests[i]) continue;
+    try {
+      if (cache_ && !batch.requests[i]->cache_key.empty())
+        cache_->insert(batch.requests[i]->cache_key, response.outputs);
+      finish_(*batch.requests[i], response);
+    } catch (...) {
+      response.outputs.clear();
+      response.error = error_from_current_exception(name_);
+    }
+  }
+  const auto end = Clock::now();
+  if (run.infer_end == start) run.infer_end = end;
+  if (counted_rows)
+    stats_->record_execution(static_cast<uint64_t>(counted_rows), ns_between(start, run.input_end),
+                             ns_between(run.input_end, run.infer_end), ns_between(run.infer_end, end));
+  for (const RequestPtr& r : batch.requests) {
+    if (!r) continue;
+    r->compute_start = start;
+    r->input_end = run.input_end;
+    r->infer_end = run.infer_end;
+    r->compute_end = end;
+  }
+  batch.responses = std::move(run.responses);
+  batch.again = std::move(run.again);
+}
+
+void BatchRunner::answer(Request& request, Response&& response) {
+  const auto now = Clock::now();
+  if (request.counted) {
+    const bool decoupled = request.target && request.target->config().decoupled;
+    if (decoupled && (response.error || !response.outputs.empty()))
+      stats_->record_response(request.responses_sent, ns_between(request.arrival, now), !response.error);
+    if (response.error) {
+      stats_->record_failure(fail_reason(response.error->code()), ns_between(request.arrival, now));
+    } else {
+      stats_->record_success(request, now);
+      if (!request.cache_key.empty()) stats_->cache_miss.add(ns_between(request.arrival, now));
+    }
+  }
+  request.respond(std::move(response));
+}
+
+void BatchRunner::deliver(Batch&& batch) {
+  for (size_t i = 0; i < batch.requests.size(); ++i) {
+    if (!batch.requests[i]) continue;
+    answer(*batch.requests[i], std::move(batch.responses[i]));
+    batch.requests[i].reset();  // frees the inputs before the next answer is written
+  }
+}
+
+void BatchRunner::refuse(RequestPtr request, const Error& error) {
+  if (request->counted)
+    stats_->record_failure(fail_reason(error.code()), ns_between(request->arrival, Clock::now()));
+  request->respond(error);
+}
+
+void BatchRunner::partial(Request& request, Response&& response) {
+  try {
+    finish_(request, response);
+  } catch (...) {
+    response.outputs.clear();
+    response.error = error_from_current_exception(name_);
+  }
+  send_partial(request, std::move(response));
+}
+
+void BatchRunner::send_partial(Request& request, Response&& response) {
+  if (request.counted)
+    stats_->record_response(request.responses_sent, ns_between(request.arrival, Clock::now()),
+                            !response.error);
+  ++request.responses_sent;
+  request.respond_partial(std::move(response));
+}
+
+void BatchRunner::finish(RequestPtr request, std::optional<Response>&& last) {
+  const bool empty = !last || (last->outputs.empty() && !last->error);
+  Response response = last ? std::move(*last) : Response();
+  try {
+    if (empty) {
+      response.model = request->model;
+      response.version = request->version;
+    } else if (!response.error) {
+      finish_(*request, response);
+    }
+  } catch (...) {
+    response.outputs.clear();
+    response.error = error_from_current_exception(name_);
+  }
+  const auto now = Clock::now();
+  request->compute_end = std::max(request->compute_end, now);
+  request->infer_end = std::max(request->infer_end, now);
+  answer(*request, std::move(response));
+}
+
+}  // namespace pelton::serve
