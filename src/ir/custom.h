@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ops of plug-ins. A `custom` node names one by domain, name and version; the plug-in that provides it
-// registers inference and, if it has one, a reference function.
+// registers inference and, if it has them, a reference function and a gradient.
 #pragma once
 
 #include <functional>
@@ -10,12 +10,14 @@ namespace pelton::ir {
 
 class InferContext;
 class EvalContext;
+class GradientContext;
 
 struct CustomOp {
   std::string domain, name;
   int64_t version = 1;
   std::function<void(InferContext&)> infer;
-  std::function<void(EvalContext&)> eval;  // may be empty: then only kernels can run it
+  std::function<void(EvalContext&)> eval;          // may be empty: then only kernels can run it
+  std::function<void(GradientContext&)> gradient;  // may be empty: not differentiable
 };
 
 void add_custom_op(CustomOp op);  // a second one of the same domain, name and version is refused (bad_name)

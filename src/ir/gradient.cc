@@ -37,6 +37,12 @@ void GradientContext::set(size_t i, ValueId gradient) {
   input_grads_[i] = g;
 }
 
+int64_t GradientContext::name_stream() {
+  Node& n = b.graph().edit(id_);
+  if (n.get_int("stream") == 0) n.attrs["stream"] = static_cast<int64_t>(n.stable_id);
+  return n.get_int("stream");
+}
+
 void GradientContext::refuse(std::string_view why) {
   fail(ErrorCode::unsupported_op, cat("cannot be differentiated: ", why), b.graph().describe(id_));
 }

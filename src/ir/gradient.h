@@ -33,6 +33,8 @@ class GradientContext {
   // Gradient of input i: of its type and shape, or of a shape that its shape broadcasts to (then summed over
   // what broadcasting repeated). Not set: zero.
   void set(size_t i, ValueId gradient);
+  // Makes the random stream of the forward node an attribute of it, and returns it.
+  int64_t name_stream();
   // The node's rule does not cover this case: differentiate its decomposition instead.
   void use_decomposition() { decompose_ = true; }
   // Input i has no gradient although it is wanted: an unsupported_op error that names the node.

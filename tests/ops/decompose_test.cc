@@ -159,6 +159,57 @@ Instance loss(Draw& d, DType t, size_t outputs) {
   return i;
 }
 
+// g, x, statistics (of f32 or wider), [scale].
+Instance tail_backward(Draw& d, DType t, size_t statistics) {
+  Instance i = norm_tail(d, t, 0, statistics + 1);
+  Dims dims = i.inputs[0].dims(), stats = dims;
+  auto axis = static_cast<std::ptrdiff_t>(std::get<int64_t>(i.attrs["axis"]));
+  for (auto k = static_cast<size_t>(axis); k < stats.size(); ++k) stats[k] = 1;
+  i.attrs.erase("eps");
+  i.inputs.push_back(d.normal(t, dims));
+  for (size_t k = 0; k < statistics; ++k) i.inputs.push_back(d.uniform(t, stats, 0.2, 2));
+  i.inputs.push_back(maybe(d, d.normal(t, Dims(dims.begin() + axis, dims.end()))));
+  return i;
+}
+Instance channels_backward(Draw& d, DType t, bool groups) {
+  Instance i = groups ? group_norm(d, t) : channels(d, t, 1, 3, 1);
+  Dims dims = i.inputs[0].dims(), stats{dims[1]};
+  i.attrs.erase("eps");
+  if (groups) stats = {dims[0], std::get<int64_t>(i.attrs["groups"])};
+  i.inputs = {d.normal(t, dims), d.normal(t, dims), d.normal(t, {dims[1]}), d.normal(t, stats),
+              d.uniform(t, stats, 0.2, 2)};
+  return i;
+}
+Instance loss_backward(Draw& d, DType t) {
+  Instance i = loss(d, t, 1);
+  Dims places = i.inputs[1].dims();
+  bool none = std::get<std::string>(i.attrs["reduction"]) == "none";
+  i.inputs = {d.normal(t, none ? places : Dims{}), i.inputs[0], i.inputs[1], d.normal(t, places),
+              i.inputs[2]};
+  return i;
+}
+Instance attention_backward(Draw& d, DType t) {
+  Instance i = attention(d, t);
+  Dims q = i.inputs[0].dims(), y{q[0], q[1], q[2], i.inputs[2].dims()[3]};
+  Tensor mask = i.inputs.size() > 3 ? i.inputs[3] : Tensor();
+  i.inputs = {d.normal(t, y),
+              i.inputs[0],
+              i.inputs[1],
+              i.inputs[2],
+              d.normal(t, y),
+              d.uniform(t, {q[0], q[1], q[2]}, 1, 3),
+              mask};
+  i.outputs = 3;
+  return i;
+}
+Instance pool_backward(Draw& d, DType t) {
+  int64_t rows = 3 + d.below(4), columns = 3 + d.below(4), stride = 1 + d.below(2), pad = d.below(2);
+  Dims x{d.size(), d.size(1), rows, columns},
+      g{x[0], x[1], (rows + pad - 2) / stride + 1, (columns - 3) / stride + 1};
+  return {{d.normal(t, g), d.normal(t, x)},
+          {{"kernel", Ints{2, 3}}, {"strides", Ints{stride, stride}}, {"low", Shape{pad, 0}}}};
+}
+
 // An instance of a composite; none if this file does not know the op.
 // Up to three operands over five labels, repeated ones included; the result takes any of them in any order.
 Instance contraction(Draw& d, DType t) {
@@ -251,6 +302,13 @@ std::optional<Instance> draw(std::string_view op, Draw& d, DType t) {
   if (op == "affine_grid") return grid(d, t);
   if (op == "cross_entropy") return loss(d, t, 2);
   if (op == "nll_loss") return loss(d, t, 1);
+  if (op == "layer_norm_backward") return tail_backward(d, t, 2);
+  if (op == "rms_norm_backward") return tail_backward(d, t, 1);
+  if (op == "batch_norm_backward") return channels_backward(d, t, false);
+  if (op == "group_norm_backward") return channels_backward(d, t, true);
+  if (op == "cross_entropy_backward") return loss_backward(d, t);
+  if (op == "attention_backward") return attention_backward(d, t);
+  if (op == "max_pool_backward") return pool_backward(d, t);
   return std::nullopt;
 }
 

@@ -40,5 +40,10 @@ void add_fft(OpRows& rows);
 void add_loss(OpRows& rows);
 void add_trees(OpRows& rows);
 void add_text(OpRows& rows);
+void add_norm_backward(OpRows& rows);
+void add_loss_backward(OpRows& rows);
+void add_attention_backward(OpRows& rows);
+void add_conv_backward(OpRows& rows);
+void add_pool_backward(OpRows& rows);
 
 }  // namespace pelton::ir

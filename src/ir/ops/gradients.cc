@@ -21,6 +21,12 @@ void fill_gradients(OpRows& rows) {
   add_index_gradients(rows);
   add_activation_gradients(rows);
   add_norm_gradients(rows);
+  add_loss_gradients(rows);
+  add_attention_gradients(rows);
+  add_conv_gradients(rows);
+  add_pool_gradients(rows);
+  add_random_gradients(rows);
+  add_custom_gradients(rows);
 }
 
 }  // namespace pelton::ir

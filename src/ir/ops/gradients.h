@@ -25,5 +25,11 @@ void add_contract_gradients(OpRows& rows);
 void add_index_gradients(OpRows& rows);
 void add_activation_gradients(OpRows& rows);
 void add_norm_gradients(OpRows& rows);
+void add_loss_gradients(OpRows& rows);
+void add_attention_gradients(OpRows& rows);
+void add_conv_gradients(OpRows& rows);
+void add_pool_gradients(OpRows& rows);
+void add_random_gradients(OpRows& rows);
+void add_custom_gradients(OpRows& rows);
 
 }  // namespace pelton::ir

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random ops. An element is a pure function of the run's seed, the attribute `seed`, the step, the node's
-// stable id and the element's row-major index (base/philox.h).
+// stable id and the element's row-major index (base/philox.h). An attribute `stream` other than 0 stands for
+// the stable id: so a backward pass draws the forward node's numbers again.
 #include <cmath>
 
-#include "base/philox.h"
 #include "ir/ops/composite.h"
+#include "ir/random.h"
 
 namespace pelton::ir {
 namespace {
 
 constexpr auto kType = ErrorCode::bad_type;
 
-// Mixes the attribute into the seed of the run; 0 leaves it.
 RandomStream stream(const EvalContext& c) {
-  auto attr = static_cast<uint64_t>(c.node.get_int("seed"));
-  return {c.random.seed ^ (attr * 0x9E3779B97F4A7C15u), c.random.step, c.node.stable_id};
+  return random_stream(c.node, c.random);
 }
 double uniform(const RandomStream& s, int64_t i) {
   return static_cast<double>(s.uniform(static_cast<uint64_t>(i)));
@@ -140,8 +139,10 @@ OpDef random_row(std::string_view name, int inputs, std::vector<AttrDef> attrs, 
   row.family = Family::random;
   row.min_inputs = row.max_inputs = inputs;
   row.attrs = std::move(attrs);
-  const AttrDef seed{"seed", AttrKind::integer, Attr(int64_t{0})};
+  const AttrDef seed{"seed", AttrKind::integer, Attr(int64_t{0})},
+      stream{"stream", AttrKind::integer, Attr(int64_t{0})};
   row.attrs.push_back(seed);
+  row.attrs.push_back(stream);
   row.constraints = {"C1: element types the op takes and yields"};
   row.infer = infer;
   row.eval = eval;
@@ -151,6 +152,12 @@ OpDef random_row(std::string_view name, int inputs, std::vector<AttrDef> attrs, 
 }
 
 }  // namespace
+
+RandomStream random_stream(const Node& node, const RandomKey& key) {
+  auto seed = static_cast<uint64_t>(node.get_int("seed")),
+       stream = static_cast<uint64_t>(node.get_int("stream"));
+  return {key.seed ^ (seed * 0x9E3779B97F4A7C15u), key.step, stream ? stream : node.stable_id};
+}
 
 void add_random(OpRows& rows) {
   AttrDef dims{"dims", AttrKind::dims, {}}, dtype{"dtype", AttrKind::dtype, {}};

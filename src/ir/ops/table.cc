@@ -47,6 +47,11 @@ struct Table {
     add_loss(rows);
     add_trees(rows);
     add_text(rows);
+    add_norm_backward(rows);
+    add_loss_backward(rows);
+    add_attention_backward(rows);
+    add_conv_backward(rows);
+    add_pool_backward(rows);
     for (const OpDef& row : rows) index(row);
     fill_gradients(rows);
   }

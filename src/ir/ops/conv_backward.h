@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients of conv by its data and its weights. g[N,O,P...] is the gradient of the result; other letters as
+// in conv.cc. Both are bilinear, and the three convolutions are one another's gradients, to any order.
+#pragma once
+
+#include "ir/builder.h"
+#include "ir/eval.h"
+
+namespace pelton::ir {
+
+void eval_conv_backward_data(EvalContext& c);
+void eval_conv_backward_weights(EvalContext& c);
+
+}  // namespace pelton::ir
