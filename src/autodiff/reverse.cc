@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "autodiff/control.h"
 #include "autodiff/path.h"
 #include "ir/gradient.h"
 
@@ -109,6 +110,7 @@ class Sweep {
       op.gradient(c);
       if (!c.wants_decomposition()) return c.input_grads();
     }
+    if (auto grads = differentiate_control(g_, id, result_grads, wanted)) return *grads;
     if (op.decompose) {
       if (auto grads = through_decomposition(id, result_grads, wanted)) return *grads;
     }

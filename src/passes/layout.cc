@@ -20,11 +20,14 @@ class Assign {
   bool run() {
     for (NodeId id : std::vector<NodeId>(g_.order())) {
       const Node n = g_[id];  // a copy: inserting conversions moves the nodes
-      bool anchor = (n.is("conv") || n.is("conv_transpose")) && g_.type(n.outputs[0]).rank() >= 4;
+      bool anchor = (n.is("conv") || n.is("conv_transpose") || n.is("conv_backward_data")) &&
+                    g_.type(n.outputs[0]).rank() >= 4;
       bool meets = false;
       for (ValueId v : n.inputs) meets |= v && converted(v);
       if (!anchor && !meets) continue;
-      if (try_node(id, true) || try_node(id, false)) continue;
+      // The gradient of weights has their rank, not their axes.
+      bool weights = n.is("conv_backward_weights");
+      if ((!weights && try_node(id, true)) || try_node(id, false)) continue;
       for (size_t i = 0; i < n.inputs.size(); ++i) to_layout(id, i, Layout{});
     }
     for (ValueId& v : g_.outputs)
@@ -78,15 +81,16 @@ class Assign {
     return false;
   }
 
-  // Whether input i is an activation with a channel axis: the first input of convolution and pooling, any
-  // input of the node's own rank elsewhere; constants are weights and stay.
+  // Whether input i is an activation with a channel axis: the first input of convolution and pooling (and the
+  // data that their backward forms read), any input of the node's own rank elsewhere; constants are weights
+  // and stay.
   bool full_rank(NodeId id, size_t i) const {
     const Node& n = g_[id];
     ValueId v = n.inputs[i];
     if (!g_.type(v).is_tensor() || g_.type(v).rank() < 3 || g_.constant(v)) return false;
     if (n.op->family == Family::convolution || n.op->family == Family::pooling ||
         n.op->family == Family::reduction)
-      return i == 0;
+      return i == 0 || n.is("conv_backward_weights") || n.is("max_pool_backward");
     return g_.type(v).rank() == g_.type(n.outputs[0]).rank() && same_shape(g_, v, n.outputs[0])
                ? true
                : n.is("concat") || n.is("pad") || i == 0;

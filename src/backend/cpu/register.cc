@@ -11,7 +11,12 @@ void register_cpu(Registry& registry) {
   cpu::add_onednn_conv(registry);
   cpu::add_onednn_matmul(registry);
   cpu::add_onednn_pool(registry);
+  cpu::add_onednn_conv_backward(registry);
 #endif
+  cpu::add_batch_norm(registry);
+  cpu::add_tail_norm_backward(registry);
+  cpu::add_pool_backward(registry);
+  cpu::add_dropout(registry);
   cpu::add_column_reduce(registry);
   cpu::add_tile_programs(registry);
   cpu::add_own_contraction(registry);
@@ -24,6 +29,7 @@ void register_cpu(Registry& registry) {
   cpu::add_picture(registry);
   cpu::add_movement(registry);
   cpu::add_gather(registry);
+  cpu::add_scatter(registry);
 }
 
 }  // namespace pelton::backend

@@ -107,8 +107,9 @@ Type with_axis(const Type& t, int64_t axis, Dim size) {
   return out;
 }
 
-// Number of iterations: the trip count if it is known and nothing else can end the loop.
-Dim iterations(InferContext& c, const Graph& body) {
+// Number of iterations, the first size of the stacked results: the trip count if it is known and nothing else can end
+// the loop.
+Dim iterations(InferContext& c, const Graph& body, size_t first_stacked) {
   auto trip = c.contents(0);
   int64_t most =
       trip && trip->size() == 1 ? std::max<int64_t>((*trip)[0].range(c.ranges()).max, 0) : INT64_MAX;
@@ -118,7 +119,7 @@ Dim iterations(InferContext& c, const Graph& body) {
   bool never_ends = (go_on == body.inputs[1] || (constant && constant->get_int(0))) &&
                     (!c.has(1) || (at_start && at_start->get_int(0)));
   if (trip && trip->size() == 1 && never_ends) return Dim::max((*trip)[0], 0);
-  return c.fresh({0, most});
+  return c.fresh_size(first_stacked, 0, {0, most});
 }
 
 void infer_loop(InferContext& c) {
@@ -136,7 +137,7 @@ void infer_loop(InferContext& c) {
             cat("expects a bool as first result of graph '", body->name, "', not ", go_on.str()));
   require_results(c, *body, 1 + c.node.outputs.size(), "C3");
   if (carried == c.node.outputs.size()) return;
-  Dim count = iterations(c, *body);
+  Dim count = iterations(c, *body, carried);
   for (size_t i = carried; i < c.node.outputs.size(); ++i) {
     const Type& t = body->type(body->outputs[1 + i]);
     c.require(t.is_tensor() && t.ranked, kType, "C3", cat("cannot stack results of type ", t.str()));
