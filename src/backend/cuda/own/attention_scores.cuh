@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What happens to a score between the product and the softmax.
+#pragma once
+
+#include "backend/cuda/own/attention.h"
+#include "backend/cuda/own/device.cuh"
+
+namespace pelton::backend::cuda {
+
+// -inf for a key that the query does not see.
+__device__ __forceinline__ float finished_score(const Attention& g, float score, int image, int head, int query,
+                                                int key) {
+  if (key >= g.keys || query >= g.queries || (g.causal && key > query + g.keys - g.queries)) return -INFINITY;
+  float s = score * g.scale;
+  if (g.softcap != 0) s = g.softcap * tanhf(s / g.softcap);
+  if (g.mask_kind != Attention::no_mask) {
+    const int64_t at = image * g.mask_strides[0] + head * g.mask_strides[1] + query * g.mask_strides[2] +
+                       key * g.mask_strides[3];
+    if (g.mask_kind == Attention::boolean) return static_cast<const uint8_t*>(g.mask)[at] ? s : -INFINITY;
+    float m[1];
+    load_as<1>(g.mask_type, g.mask, at, m);
+    s += m[0];
+  }
+  return s;
+}
+
+}  // namespace pelton::backend::cuda

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolution as one matrix product on tensor cores, its left side read where it lies: x[N,H,W,C] and
+// w[K,R,S,C] in f16 or bf16, sums in f32, C a multiple of 8. Rows of the product are pixels of the result.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "backend/cuda/own/epilogue.h"
+
+namespace pelton::backend::cuda {
+
+struct ConvGemm {
+  const void* x = nullptr;
+  const void* w = nullptr;
+  void* y = nullptr;             // [N,P,Q,K]
+  Elem type = Elem::f16;         // of x and w
+  Elem y_type = Elem::f16;
+  int n = 0, h = 0, w_ = 0, c = 0, p = 0, q = 0, k = 0, r = 1, s = 1;
+  int stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0, dilation_h = 1, dilation_w = 1;
+  Epilogue epilogue;
+};
+
+int conv_gemm_configurations();
+// "64x32x128": rows, columns and depth of a block's tile.
+const char* conv_gemm_name(int configuration);
+// Estimate of the time by waves of blocks and depth; only its order among configurations counts.
+double conv_gemm_cost(const ConvGemm& problem, int configuration, int multiprocessors);
+cudaError_t conv_gemm(const ConvGemm& problem, int configuration, cudaStream_t stream);
+
+}  // namespace pelton::backend::cuda

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Depthwise convolution of x[N,H,W,C] with w[R,S,C] (one filter a channel), results [N,P,Q,C], sums in f32.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "backend/cuda/own/epilogue.h"
+
+namespace pelton::backend::cuda {
+
+struct Depthwise {
+  const void* x = nullptr;
+  const void* w = nullptr;
+  void* y = nullptr;
+  Elem type = Elem::f16;  // of x and w
+  Elem y_type = Elem::f16;
+  int n = 0, h = 0, w_ = 0, c = 0, p = 0, q = 0, r = 3, s = 3;
+  int stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0, dilation_h = 1, dilation_w = 1;
+  Epilogue epilogue;
+};
+
+// Every size; windows of 3x3 and 5x5 at strides 1 and 2 with a multiple of 8 channels (4 in f32) have kernels
+// of their own.
+cudaError_t depthwise(const Depthwise& problem, int multiprocessors, cudaStream_t stream);
+
+}  // namespace pelton::backend::cuda

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cuda/own/pool.h"
+
+#include "backend/cuda/own/device.cuh"
+#include "backend/cuda/own/launch.cuh"
+
+namespace pelton::backend::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+// Flat index over [N,C,S...]; column-major counts the first spatial axis fastest.
+__device__ int64_t flat_index(const Pool& g, int64_t plane, int a, int b, int c) {
+  const int64_t base = plane * g.in[0] * g.in[1] * g.in[2];
+  if (g.row_major) return base + (static_cast<int64_t>(a) * g.in[1] + b) * g.in[2] + c;
+  return base + a + static_cast<int64_t>(g.in[0]) * (b + static_cast<int64_t>(g.in[1]) * c);
+}
+
+// A thread yields V neighbouring channels (channels last) or one result (plain, V = 1).
+template <class T, int V>
+__global__ void __launch_bounds__(kThreads) pool_kernel(const Pool g) {
+  let_next_start();
+  inputs_ready();
+  const int64_t thread = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  const int groups = g.channels_last ? g.c / V : 1;
+  const int64_t places = static_cast<int64_t>(g.out[0]) * g.out[1] * g.out[2];
+  const int64_t count = static_cast<int64_t>(g.n) * g.c / V * places;
+  if (thread >= count) return;
+  const int channel = g.channels_last ? static_cast<int>(thread % groups) * V : 0;
+  int64_t rest = thread / groups;
+  const int64_t plane = rest / places;  // an image, or an image's channel
+  int64_t place = rest % places;
+  const int oc = static_cast<int>(place % g.out[2]);
+  place /= g.out[2];
+  const int ob = static_cast<int>(place % g.out[1]), oa = static_cast<int>(place / g.out[1]);
+  const int64_t step = g.channels_last ? g.c : 1;
+  const T* const x =
+      static_cast<const T*>(g.x) + plane * g.in[0] * g.in[1] * g.in[2] * step + channel;
+  float best[V];
+  int64_t at_best[V];
+  int inside = 0, padded = 0;
+#pragma unroll
+  for (int e = 0; e < V; ++e) {
+    best[e] = g.max ? -INFINITY : 0.0f;
+    at_best[e] = -1;
+  }
+  for (int ka = 0; ka < g.kernel[0]; ++ka) {
+    const int a = oa * g.stride[0] - g.low[0] + ka * g.dilation[0];
+    for (int kb = 0; kb < g.kernel[1]; ++kb) {
+      const int b = ob * g.stride[1] - g.low[1] + kb * g.dilation[1];
+      for (int kc = 0; kc < g.kernel[2]; ++kc) {
+        const int c = oc * g.stride[2] - g.low[2] + kc * g.dilation[2];
+        padded += a < g.in[0] + g.high[0] && b < g.in[1] + g.high[1] && c < g.in[2] + g.high[2];
+        if (static_cast<unsigned>(a) >= static_cast<unsigned>(g.in[0]) ||
+            static_cast<unsigned>(b) >= static_cast<unsigned>(g.in[1]) ||
+            static_cast<unsigned>(c) >= static_cast<unsigned>(g.in[2]))
+          continue;
+        ++inside;
+        float value[V];
+        load_v<V>(x + ((static_cast<int64_t>(a) * g.in[1] + b) * g.in[2] + c) * step, value);
+        const int64_t at = (static_cast<int64_t>(a) << 42) | (static_cast<int64_t>(b) << 21) | c;
+#pragma unroll
+        for (int e = 0; e < V; ++e) {
+          if (!g.max) {
+            best[e] += value[e];
+          } else if (at_best[e] < 0 || value[e] > best[e] || (value[e] != value[e] && best[e] == best[e])) {
+            best[e] = value[e];
+            at_best[e] = at;
+          }
+        }
+      }
+    }
+  }
+  const int divisor = g.count_padding ? padded : inside;
+#pragma unroll
+  for (int e = 0; e < V; ++e)
+    if (!g.max) best[e] = best[e] / static_cast<float>(divisor);  // 0 / 0 is NaN, as it should be
+  store_v<V>(static_cast<T*>(g.y) + thread * V, best);
+  if (!g.index) return;
+#pragma unroll
+  for (int e = 0; e < V; ++e) {
+    const int64_t at = at_best[e];
+    g.index[thread * V + e] =
+        at < 0 ? -1
+               : flat_index(g, g.channels_last ? plane * g.c + channel + e : plane, static_cast<int>(at >> 42),
+                            static_cast<int>(at >> 21 & 0x1FFFFF), static_cast<int>(at & 0x1FFFFF));
+  }
+}
+
+template <class T, int V>
+cudaError_t start_pool(const Pool& g, cudaStream_t stream) {
+  const int64_t count = static_cast<int64_t>(g.n) * g.c * g.out[0] * g.out[1] * g.out[2] / V;
+  return launch(&pool_kernel<T, V>, dim3(static_cast<unsigned>((count + kThreads - 1) / kThreads)),
+                dim3(kThreads), 0, stream, g);
+}
+template <class T, int V>
+cudaError_t start_any(const Pool& g, cudaStream_t stream) {
+  return g.channels_last && g.c % V == 0 ? start_pool<T, V>(g, stream) : start_pool<T, 1>(g, stream);
+}
+
+constexpr int kColumns = 8;  // groups of V channels a block takes
+
+template <class T, int V>
+__global__ void __launch_bounds__(kThreads) mean_kernel(const ChannelMean g) {
+  constexpr int kRows = kThreads / kColumns;
+  __shared__ float sums[kRows][kColumns * V + 1];
+  let_next_start();
+  inputs_ready();
+  const int column = threadIdx.x % kColumns, row = threadIdx.x / kColumns;
+  const int channel = (blockIdx.x * kColumns + column) * V, image = blockIdx.y;
+  const T* const x = static_cast<const T*>(g.x) + static_cast<int64_t>(image) * g.places * g.c + channel;
+  float sum[V] = {};
+  if (channel < g.c) {
+#pragma unroll 4
+    for (int p = row; p < g.places; p += kRows) {
+      float value[V];
+      load_v<V>(x + static_cast<int64_t>(p) * g.c, value);
+#pragma unroll
+      for (int e = 0; e < V; ++e) sum[e] += value[e];
+    }
+  }
+#pragma unroll
+  for (int e = 0; e < V; ++e) sums[row][column * V + e] = sum[e];
+  __syncthreads();
+  if (threadIdx.x >= kColumns * V) return;
+  const int own = blockIdx.x * kColumns * V + threadIdx.x;
+  if (own >= g.c) return;
+  float total[1] = {0};
+#pragma unroll 8
+  for (int r = 0; r < kRows; ++r) total[0] += sums[r][threadIdx.x];
+  if (!g.sum) total[0] /= static_cast<float>(g.places);
+  store_v<1>(static_cast<T*>(g.y) + static_cast<int64_t>(image) * g.c + own, total);
+}
+template <class T, int V>
+cudaError_t start_mean(const ChannelMean& g, cudaStream_t stream) {
+  const int per_block = kColumns * V;
+  return launch(&mean_kernel<T, V>, dim3((g.c + per_block - 1) / per_block, g.n), dim3(kThreads), 0, stream, g);
+}
+template <class T, int V>
+cudaError_t start_any_mean(const ChannelMean& g, cudaStream_t stream) {
+  return g.c % V == 0 ? start_mean<T, V>(g, stream) : start_mean<T, 1>(g, stream);
+}
+
+}  // namespace
+
+cudaError_t pool(const Pool& g, cudaStream_t stream) {
+  if (g.type == Elem::f16) return start_any<__half, 8>(g, stream);
+  if (g.type == Elem::bf16) return start_any<__nv_bfloat16, 8>(g, stream);
+  return start_any<float, 4>(g, stream);
+}
+cudaError_t channel_mean(const ChannelMean& g, cudaStream_t stream) {
+  if (g.type == Elem::f16) return start_any_mean<__half, 8>(g, stream);
+  if (g.type == Elem::bf16) return start_any_mean<__nv_bfloat16, 8>(g, stream);
+  return start_any_mean<float, 4>(g, stream);
+}
+
+}  // namespace pelton::backend::cuda
