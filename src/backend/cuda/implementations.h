@@ -4,4 +4,11 @@
 
 #include "backend/kernel.h"
 
-namespace pelton::backend::cuda {}  // namespace pelton::backend::cuda
+namespace pelton::backend::cuda {
+
+void add_conv(Registry& registry);            // convolutions with what follows them
+void add_pool(Registry& registry);            // pooling, means of channels-last data
+void add_squeeze_excite(Registry& registry);  // groups of passes/squeeze_excite.h
+void add_attention(Registry& registry);       // with the views around it
+
+}  // namespace pelton::backend::cuda

@@ -6,7 +6,10 @@ namespace pelton::backend {
 
 // Best first within an op; an implementation that refuses leaves the node to the next.
 void register_cuda(Registry& registry) {
-  (void)registry;
+  cuda::add_conv(registry);
+  cuda::add_pool(registry);
+  cuda::add_squeeze_excite(registry);
+  cuda::add_attention(registry);
 }
 
 }  // namespace pelton::backend

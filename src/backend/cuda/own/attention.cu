@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention on tensor cores. A warp holds 16 queries; warps of a block share out queries, or at small sizes the
-// keys (and merge at the end), so that a few heads fill the GPU as well as many.
+// Attention on tensor cores. A warp holds 16 queries; warps of a block share out queries, or at small sizes
+// the keys (and merge at the end), so that a few heads fill the GPU as well as many.
 #include "backend/cuda/own/attention.h"
 
 #include "backend/cuda/own/attention_scores.cuh"
@@ -26,12 +26,14 @@ struct Shape {
 
 // Rows [first, first + kRows) of a [rows, depth] operand to shared memory, zeros outside.
 template <class T, class S, int kRows>
-__device__ __forceinline__ void copy_rows(T* to, const T* from, int64_t stride, int first, int rows, int depth) {
+__device__ __forceinline__ void copy_rows(T* to, const T* from, int64_t stride, int first, int rows,
+                                          int depth) {
   constexpr int kChunks = S::kDepth / 8;
   for (int i = threadIdx.x; i < kRows * kChunks; i += S::kThreads) {
     const int row = i / kChunks, chunk = i % kChunks;
     const bool there = first + row < rows && chunk * 8 < depth;
-    copy_16(to + row * S::kPitch + chunk * 8, there ? from + (first + row) * stride + chunk * 8 : from, there);
+    copy_16(to + row * S::kPitch + chunk * 8, there ? from + (first + row) * stride + chunk * 8 : from,
+            there);
   }
 }
 
@@ -70,7 +72,8 @@ __global__ void __launch_bounds__(S::kThreads, 1) kernel(const Attention g) {
   uint32_t fq[S::kDepth / 16][4];
   float result[S::kDepth / 8][4] = {};
   float top[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
-  const int rows[2] = {first_query + query_warp * 16 + lane / 4, first_query + query_warp * 16 + lane / 4 + 8};
+  const int rows[2] = {first_query + query_warp * 16 + lane / 4,
+                       first_query + query_warp * 16 + lane / 4 + 8};
   for (int step = 0; step < steps; ++step) {
     copy_stage(step + 1);
     wait_copies<1>();
@@ -184,8 +187,8 @@ __global__ void __launch_bounds__(S::kThreads, 1) kernel(const Attention g) {
         for (int d = 0; d < S::kDepth / 8; ++d)
 #pragma unroll
           for (int e = 2 * r; e < 2 * r + 2; ++e)
-            result[d][e] = result[d][e] * mine +
-                           from[(lane / 4 + r * 8) * kRow + d * 8 + lane % 4 * 2 + e % 2] * theirs;
+            result[d][e] =
+                result[d][e] * mine + from[(lane / 4 + r * 8) * kRow + d * 8 + lane % 4 * 2 + e % 2] * theirs;
       }
     }
   }
@@ -208,7 +211,7 @@ __global__ void __launch_bounds__(S::kThreads, 1) kernel(const Attention g) {
 template <class T, class S>
 cudaError_t start(const Attention& g, cudaStream_t stream) {
   auto* k = &kernel<T, S>;
-  static const cudaError_t allowed =
+  const cudaError_t allowed =
       cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, S::kShared);
   if (allowed != cudaSuccess) return allowed;
   return launch(k, dim3((g.queries + S::kQueries - 1) / S::kQueries, g.n * g.heads), dim3(S::kThreads),
@@ -230,9 +233,11 @@ cudaError_t start_any(const Attention& g, cudaStream_t stream) {
 }
 
 bool on_tensor_cores(const Attention& g) {
-  if (g.type == Elem::f32 || g.depth > 128 || g.width > 128 || g.depth % 8 != 0 || g.width % 8 != 0) return false;
+  if (g.type == Elem::f32 || g.depth > 128 || g.width > 128 || g.depth % 8 != 0 || g.width % 8 != 0)
+    return false;
   for (int i = 0; i < 3; ++i)
-    if (g.q_strides[i] % 8 != 0 || g.k_strides[i] % 8 != 0 || g.v_strides[i] % 8 != 0 || g.y_strides[i] % 2 != 0)
+    if (g.q_strides[i] % 8 != 0 || g.k_strides[i] % 8 != 0 || g.v_strides[i] % 8 != 0 ||
+        g.y_strides[i] % 2 != 0)
       return false;
   auto aligned = [](const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; };
   return aligned(g.q) && aligned(g.k) && aligned(g.v) && aligned(g.y);

@@ -13,9 +13,9 @@ template <class T, int kPerWarp, int kWidth>  // kWidth: elements of a result a 
 __global__ void __launch_bounds__(kThreads) kernel(const Attention g) {
   extern __shared__ float shared[];
   const int depth_pitch = g.depth + 1;
-  float* const queries = shared;                                     // [kWarps * kPerWarp, depth]
-  float* const keys = queries + kWarps * kPerWarp * g.depth;         // [kKeys, depth + 1]
-  float* const values = keys + kKeys * depth_pitch;                  // [kKeys, width]
+  float* const queries = shared;                              // [kWarps * kPerWarp, depth]
+  float* const keys = queries + kWarps * kPerWarp * g.depth;  // [kKeys, depth + 1]
+  float* const values = keys + kKeys * depth_pitch;           // [kKeys, width]
   const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
   const int head = blockIdx.y % g.heads, image = blockIdx.y / g.heads, group = head / (g.heads / g.groups);
   const int block_query = blockIdx.x * kWarps * kPerWarp, first_query = block_query + warp * kPerWarp;
@@ -94,7 +94,8 @@ __global__ void __launch_bounds__(kThreads) kernel(const Attention g) {
     const float inverse = top[r] == -INFINITY ? 0.0f : 1.0f / total;
 #pragma unroll
     for (int e = 0; e < kWidth; ++e)
-      if (e * 32 + lane < g.width) y[row * g.y_strides[2] + e * 32 + lane] = from_float<T>(result[r][e] * inverse);
+      if (e * 32 + lane < g.width)
+        y[row * g.y_strides[2] + e * 32 + lane] = from_float<T>(result[r][e] * inverse);
     if (g.log_sums && lane == 0)
       g.log_sums[(static_cast<int64_t>(image) * g.heads + head) * g.queries + row] =
           top[r] == -INFINITY ? top[r] : top[r] + logf(total);
@@ -104,7 +105,7 @@ __global__ void __launch_bounds__(kThreads) kernel(const Attention g) {
 template <class T, int kPerWarp, int kWidth>
 cudaError_t start(const Attention& g, cudaStream_t stream) {
   auto* k = &kernel<T, kPerWarp, kWidth>;
-  static const cudaError_t allowed =
+  const cudaError_t allowed =
       cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, 160 * 1024);
   if (allowed != cudaSuccess) return allowed;
   const size_t shared = sizeof(float) * (static_cast<size_t>(kWarps) * kPerWarp * g.depth +

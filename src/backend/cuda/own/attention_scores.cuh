@@ -8,8 +8,8 @@
 namespace pelton::backend::cuda {
 
 // -inf for a key that the query does not see.
-__device__ __forceinline__ float finished_score(const Attention& g, float score, int image, int head, int query,
-                                                int key) {
+__device__ __forceinline__ float finished_score(const Attention& g, float score, int image, int head,
+                                                int query, int key) {
   if (key >= g.keys || query >= g.queries || (g.causal && key > query + g.keys - g.queries)) return -INFINITY;
   float s = score * g.scale;
   if (g.softcap != 0) s = g.softcap * tanhf(s / g.softcap);

@@ -25,8 +25,7 @@ struct Tile {
   static constexpr int kPitch = kDepth + 8;  // elements; an odd number of 16-byte units: no bank conflicts
   static constexpr int kStageElements = (kRows + kColumns) * kPitch;
   static constexpr int kSumPitch = kColumns + 4;
-  static constexpr int kShared =
-      std::max(kStages * kStageElements * 2, kSplit * kRows * kSumPitch * 4);
+  static constexpr int kShared = std::max(kStages * kStageElements * 2, kSplit* kRows* kSumPitch * 4);
   static constexpr int kChunks = kDepth / 8;  // 16-byte pieces of a row of a stage
   static constexpr int kStep = kThreads / kChunks;
   static_assert(kThreads % kChunks == 0 && kRows % kStep == 0);
@@ -136,8 +135,8 @@ __global__ void __launch_bounds__(L::kThreads, 1) conv_gemm_kernel(const ConvGem
         load_matrices(fa[i], a + (warp_row + i * 16 + lane % 16) * L::kPitch + k + lane / 16 * 8);
 #pragma unroll
       for (int j = 0; j < kColumnFragments / 2; ++j)
-        load_matrices(fb[j], b + (warp_column + j * 16 + lane / 16 * 8 + lane % 8) * L::kPitch + k +
-                                 lane / 8 % 2 * 8);
+        load_matrices(
+            fb[j], b + (warp_column + j * 16 + lane / 16 * 8 + lane % 8) * L::kPitch + k + lane / 8 % 2 * 8);
 #pragma unroll
       for (int i = 0; i < kRowFragments; ++i)
 #pragma unroll
@@ -153,8 +152,8 @@ __global__ void __launch_bounds__(L::kThreads, 1) conv_gemm_kernel(const ConvGem
   for (int i = 0; i < kRowFragments; ++i)
 #pragma unroll
     for (int j = 0; j < kColumnFragments; ++j) {
-      float* to = out + (part * L::kRows + warp_row + i * 16 + lane / 4) * L::kSumPitch + warp_column + j * 8 +
-                  lane % 4 * 2;
+      float* to = out + (part * L::kRows + warp_row + i * 16 + lane / 4) * L::kSumPitch + warp_column +
+                  j * 8 + lane % 4 * 2;
       to[0] = sums[i][j][0];
       to[1] = sums[i][j][1];
       to[8 * L::kSumPitch] = sums[i][j][2];
@@ -201,7 +200,7 @@ cudaError_t start(const ConvGemm& g, cudaStream_t stream) {
   const int64_t row_tiles = (rows + L::kRows - 1) / L::kRows;
   const int column_tiles = (g.k + L::kColumns - 1) / L::kColumns;
   auto* kernel = &conv_gemm_kernel<T, L>;
-  static const cudaError_t allowed =
+  const cudaError_t allowed =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, L::kShared);
   if (allowed != cudaSuccess) return allowed;
   return launch(kernel, dim3(static_cast<unsigned>(row_tiles * column_tiles)), dim3(L::kThreads), L::kShared,
@@ -220,19 +219,15 @@ struct Configuration {
 template <class L>
 constexpr Configuration row(const char* name) {
   constexpr int by_memory = 227 * 1024 / (L::kShared + 1024), by_threads = 2048 / L::kThreads;
-  return {name, L::kRows, L::kColumns, L::kDepth, by_memory < by_threads ? by_memory : by_threads,
+  return {name,         L::kRows, L::kColumns, L::kDepth, by_memory < by_threads ? by_memory : by_threads,
           &start_any<L>};
 }
 
 const Configuration kConfigurations[] = {
-    row<Tile<128, 128, 64, 32, 32, 1, 4>>("128x128x32"),
-    row<Tile<256, 64, 64, 32, 32, 1, 4>>("256x64x32"),
-    row<Tile<128, 64, 32, 32, 64, 1, 3>>("128x64x64"),
-    row<Tile<64, 64, 32, 32, 64, 1, 4>>("64x64x64"),
-    row<Tile<128, 32, 32, 32, 32, 1, 4>>("128x32x32"),
-    row<Tile<64, 32, 32, 32, 32, 2, 4>>("64x32x64"),
-    row<Tile<32, 32, 32, 32, 32, 4, 3>>("32x32x128"),
-    row<Tile<64, 16, 32, 16, 32, 4, 3>>("64x16x128"),
+    row<Tile<128, 128, 64, 32, 32, 1, 4>>("128x128x32"), row<Tile<256, 64, 64, 32, 32, 1, 4>>("256x64x32"),
+    row<Tile<128, 64, 32, 32, 64, 1, 3>>("128x64x64"),   row<Tile<64, 64, 32, 32, 64, 1, 4>>("64x64x64"),
+    row<Tile<128, 32, 32, 32, 32, 1, 4>>("128x32x32"),   row<Tile<64, 32, 32, 32, 32, 2, 4>>("64x32x64"),
+    row<Tile<32, 32, 32, 32, 32, 4, 3>>("32x32x128"),    row<Tile<64, 16, 32, 16, 32, 4, 3>>("64x16x128"),
     row<Tile<16, 32, 16, 32, 32, 8, 3>>("16x32x256"),
 };
 
@@ -246,7 +241,9 @@ const char* conv_gemm_name(int configuration) {
 }
 double conv_gemm_cost(const ConvGemm& g, int configuration, int multiprocessors) {
   const Configuration& c = kConfigurations[configuration];
-  auto tiles = [](double size, int tile) { return static_cast<double>(static_cast<int64_t>((size + tile - 1) / tile)); };
+  auto tiles = [](double size, int tile) {
+    return static_cast<double>(static_cast<int64_t>((size + tile - 1) / tile));
+  };
   const double blocks = tiles(static_cast<double>(g.n) * g.p * g.q, c.rows) * tiles(g.k, c.columns);
   const double steps = tiles(static_cast<double>(g.r) * g.s * g.c, c.depth);
   const double slots = static_cast<double>(multiprocessors) * c.blocks_per_multiprocessor;
@@ -255,8 +252,8 @@ double conv_gemm_cost(const ConvGemm& g, int configuration, int multiprocessors)
   // that all its blocks share.
   const double together = blocks < slots ? (blocks + multiprocessors - 1) / multiprocessors
                                          : static_cast<double>(c.blocks_per_multiprocessor);
-  const double products = static_cast<double>(c.rows) * c.columns * c.depth / 1024 * 1.6 *
-                          (together < 1 ? 1 : together);
+  const double products =
+      static_cast<double>(c.rows) * c.columns * c.depth / 1024 * 1.6 * (together < 1 ? 1 : together);
   const double bytes = (c.rows + c.columns) * c.depth * 2.0 / 40 * (together < 1 ? 1 : together);
   const double step = std::max({250.0, products, bytes});
   return waves * (2200 + steps * step + c.rows * c.columns / 16.0);

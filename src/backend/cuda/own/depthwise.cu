@@ -9,7 +9,8 @@ namespace {
 
 constexpr int kThreads = 128;
 
-// A thread yields kRun neighbouring places of a row for V channels: what it loads of a row serves all of them.
+// A thread yields kRun neighbouring places of a row for V channels: what it loads of a row serves all of
+// them.
 template <class T, int V, int kWindow, int kStride, int kRun>
 __global__ void __launch_bounds__(kThreads) window_kernel(const Depthwise d) {
   let_next_start();
@@ -100,8 +101,8 @@ cudaError_t start_window(const Depthwise& d, int multiprocessors, cudaStream_t s
   if (fours >= static_cast<int64_t>(multiprocessors) * 512)
     return launch(&window_kernel<T, V, kWindow, kStride, 4>, dim3(blocks_for(fours)), dim3(kThreads), 0,
                   stream, d);
-  return launch(&window_kernel<T, V, kWindow, kStride, 1>, dim3(blocks_for(single)), dim3(kThreads), 0, stream,
-                d);
+  return launch(&window_kernel<T, V, kWindow, kStride, 1>, dim3(blocks_for(single)), dim3(kThreads), 0,
+                stream, d);
 }
 template <class T, int V>
 cudaError_t start(const Depthwise& d, int multiprocessors, cudaStream_t stream) {

@@ -106,38 +106,63 @@ __device__ __forceinline__ void apply_step(const EpilogueStep& s, float (&x)[V],
       load_as<V>(s.type, s.operand, at, o);
     }
   }
-#define PELTON_EACH(expression)         \
+#define PELTON_EACH(expression)                   \
   _Pragma("unroll") for (int i = 0; i < V; ++i) { \
-    const float v = x[i];               \
-    x[i] = (expression);                \
-  }                                     \
+    const float v = x[i];                         \
+    x[i] = (expression);                          \
+  }                                               \
   break
   switch (s.op) {
-    case S::linear: PELTON_EACH(s.a * v + s.b);
-    case S::relu: PELTON_EACH(v < 0 ? 0.0f : v);
-    case S::sigmoid: PELTON_EACH(sigmoid(v));
-    case S::tanh: PELTON_EACH(tanhf(v));
-    case S::silu: PELTON_EACH(v * sigmoid(v));
-    case S::gelu: PELTON_EACH(0.5f * v * (1.0f + erff(v * 0.70710678118654752f)));
-    case S::gelu_tanh: PELTON_EACH(0.5f * v * (1.0f + tanhf(0.79788456080286536f * (v + 0.044715f * v * v * v))));
-    case S::hard_swish: PELTON_EACH(v * fminf(fmaxf(v * (1.0f / 6) + 0.5f, 0.0f), 1.0f));
-    case S::hard_sigmoid: PELTON_EACH(fminf(fmaxf(s.a * v + s.b, 0.0f), 1.0f));
-    case S::leaky_relu: PELTON_EACH(v < 0 ? s.a * v : v);
-    case S::elu: PELTON_EACH(v < 0 ? s.a * expm1f(v) : v);
-    case S::clamp: PELTON_EACH(v < s.a ? s.a : v > s.b ? s.b : v);
-    case S::mish: PELTON_EACH(v * tanhf(v > 20 ? v : log1pf(expf(v))));
-    case S::exp: PELTON_EACH(expf(v));
-    case S::abs: PELTON_EACH(fabsf(v));
-    case S::square: PELTON_EACH(v * v);
-    case S::sqrt: PELTON_EACH(sqrtf(v));
-    case S::round: PELTON_EACH(rintf(v));
-    case S::add: PELTON_EACH(v + o[i]);
-    case S::sub: PELTON_EACH(v - o[i]);
-    case S::mul: PELTON_EACH(v * o[i]);
-    case S::div: PELTON_EACH(v / o[i]);
-    case S::max: PELTON_EACH(v != v || v > o[i] ? v : o[i]);
-    case S::min: PELTON_EACH(v != v || v < o[i] ? v : o[i]);
-    case S::prelu: PELTON_EACH(v < 0 ? v * o[i] : v);
+    case S::linear:
+      PELTON_EACH(s.a * v + s.b);
+    case S::relu:
+      PELTON_EACH(v < 0 ? 0.0f : v);
+    case S::sigmoid:
+      PELTON_EACH(sigmoid(v));
+    case S::tanh:
+      PELTON_EACH(tanhf(v));
+    case S::silu:
+      PELTON_EACH(v * sigmoid(v));
+    case S::gelu:
+      PELTON_EACH(0.5f * v * (1.0f + erff(v * 0.70710678118654752f)));
+    case S::gelu_tanh:
+      PELTON_EACH(0.5f * v * (1.0f + tanhf(0.79788456080286536f * (v + 0.044715f * v * v * v))));
+    case S::hard_swish:
+      PELTON_EACH(v * fminf(fmaxf(v * (1.0f / 6) + 0.5f, 0.0f), 1.0f));
+    case S::hard_sigmoid:
+      PELTON_EACH(fminf(fmaxf(s.a * v + s.b, 0.0f), 1.0f));
+    case S::leaky_relu:
+      PELTON_EACH(v < 0 ? s.a * v : v);
+    case S::elu:
+      PELTON_EACH(v < 0 ? s.a * expm1f(v) : v);
+    case S::clamp:
+      PELTON_EACH(v < s.a ? s.a : v > s.b ? s.b : v);
+    case S::mish:
+      PELTON_EACH(v * tanhf(v > 20 ? v : log1pf(expf(v))));
+    case S::exp:
+      PELTON_EACH(expf(v));
+    case S::abs:
+      PELTON_EACH(fabsf(v));
+    case S::square:
+      PELTON_EACH(v * v);
+    case S::sqrt:
+      PELTON_EACH(sqrtf(v));
+    case S::round:
+      PELTON_EACH(rintf(v));
+    case S::add:
+      PELTON_EACH(v + o[i]);
+    case S::sub:
+      PELTON_EACH(v - o[i]);
+    case S::mul:
+      PELTON_EACH(v * o[i]);
+    case S::div:
+      PELTON_EACH(v / o[i]);
+    case S::max:
+      PELTON_EACH(v != v || v > o[i] ? v : o[i]);
+    case S::min:
+      PELTON_EACH(v != v || v < o[i] ? v : o[i]);
+    case S::prelu:
+      PELTON_EACH(v < 0 ? v * o[i] : v);
   }
 #undef PELTON_EACH
 }

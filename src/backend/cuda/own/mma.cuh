@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor-core products of 16x8x16 in f16 or bf16 with sums in f32, and the asynchronous copies that feed them.
+// Tensor-core products of 16x8x16 in f16 or bf16 with sums in f32, and the asynchronous copies that feed
+// them.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -43,7 +44,8 @@ __device__ __forceinline__ void load_matrices_transposed(uint32_t (&out)[4], con
 
 // sums[16x8] += a[16x16] b[16x8]. Lane l holds of the sums rows l/4 and l/4 + 8, columns l%4*2 and + 1.
 template <class T>
-__device__ __forceinline__ void multiply_add(float (&sums)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
+__device__ __forceinline__ void multiply_add(float (&sums)[4], const uint32_t (&a)[4], uint32_t b0,
+                                             uint32_t b1);
 template <>
 __device__ __forceinline__ void multiply_add<__half>(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
                                                      uint32_t b1) {
@@ -54,8 +56,8 @@ __device__ __forceinline__ void multiply_add<__half>(float (&d)[4], const uint32
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 template <>
-__device__ __forceinline__ void multiply_add<__nv_bfloat16>(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
-                                                            uint32_t b1) {
+__device__ __forceinline__ void multiply_add<__nv_bfloat16>(float (&d)[4], const uint32_t (&a)[4],
+                                                            uint32_t b0, uint32_t b1) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
       "{%0,%1,%2,%3};"

@@ -34,8 +34,7 @@ __global__ void __launch_bounds__(kThreads) pool_kernel(const Pool g) {
   place /= g.out[2];
   const int ob = static_cast<int>(place % g.out[1]), oa = static_cast<int>(place / g.out[1]);
   const int64_t step = g.channels_last ? g.c : 1;
-  const T* const x =
-      static_cast<const T*>(g.x) + plane * g.in[0] * g.in[1] * g.in[2] * step + channel;
+  const T* const x = static_cast<const T*>(g.x) + plane * g.in[0] * g.in[1] * g.in[2] * step + channel;
   float best[V];
   int64_t at_best[V];
   int inside = 0, padded = 0;
@@ -81,9 +80,10 @@ __global__ void __launch_bounds__(kThreads) pool_kernel(const Pool g) {
   for (int e = 0; e < V; ++e) {
     const int64_t at = at_best[e];
     g.index[thread * V + e] =
-        at < 0 ? -1
-               : flat_index(g, g.channels_last ? plane * g.c + channel + e : plane, static_cast<int>(at >> 42),
-                            static_cast<int>(at >> 21 & 0x1FFFFF), static_cast<int>(at & 0x1FFFFF));
+        at < 0
+            ? -1
+            : flat_index(g, g.channels_last ? plane * g.c + channel + e : plane, static_cast<int>(at >> 42),
+                         static_cast<int>(at >> 21 & 0x1FFFFF), static_cast<int>(at & 0x1FFFFF));
   }
 }
 
@@ -134,7 +134,8 @@ __global__ void __launch_bounds__(kThreads) mean_kernel(const ChannelMean g) {
 template <class T, int V>
 cudaError_t start_mean(const ChannelMean& g, cudaStream_t stream) {
   const int per_block = kColumns * V;
-  return launch(&mean_kernel<T, V>, dim3((g.c + per_block - 1) / per_block, g.n), dim3(kThreads), 0, stream, g);
+  return launch(&mean_kernel<T, V>, dim3((g.c + per_block - 1) / per_block, g.n), dim3(kThreads), 0, stream,
+                g);
 }
 template <class T, int V>
 cudaError_t start_any_mean(const ChannelMean& g, cudaStream_t stream) {

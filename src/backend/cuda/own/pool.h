@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Max and average pooling over up to three spatial axes (unused ones have size 1), plain or channels last, and
-// the mean over all places of channels-last data.
+// Max and average pooling over up to three spatial axes (unused ones have size 1), plain or channels last,
+// and the mean over all places of channels-last data.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,7 +12,8 @@ namespace pelton::backend::cuda {
 struct Pool {
   const void* x = nullptr;
   void* y = nullptr;
-  int64_t* index = nullptr;  // max: where in x each result came from, -1 for a window in the pads; may be null
+  int64_t* index =
+      nullptr;  // max: where in x each result came from, -1 for a window in the pads; may be null
   Elem type = Elem::f32;
   bool max = true, channels_last = false, count_padding = false, row_major = true;
   int n = 0, c = 0;

@@ -28,10 +28,10 @@ __global__ void __launch_bounds__(kThreads, 2) kernel(const SqueezeExcite g) {
   const int first = first_group * V, own = own_groups * V;
 
   extern __shared__ float shared[];
-  float* const sums = shared;                         // [kThreads * V], then the gates [own]
-  float* const means = sums + kThreads * V;           // [own]
+  float* const sums = shared;                                   // [kThreads * V], then the gates [own]
+  float* const means = sums + kThreads * V;                     // [own]
   float* const inner = means + (g.c / blocks + V + 3) / 4 * 4;  // [hidden]
-  float* const parts = inner + g.hidden;              // [blocks, hidden], written by the whole cluster
+  float* const parts = inner + g.hidden;  // [blocks, hidden], written by the whole cluster
   auto arrival = cluster.barrier_arrive();
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -66,7 +66,8 @@ __global__ void __launch_bounds__(kThreads, 2) kernel(const SqueezeExcite g) {
   const T* const w1 = static_cast<const T*>(g.w1) + first;
   for (int u = warp; u < g.hidden; u += kWarps) {
     float s = 0;
-    for (int c = lane; c < own; c += 32) s = fmaf(to_float(w1[static_cast<int64_t>(u) * g.c + c]), means[c], s);
+    for (int c = lane; c < own; c += 32)
+      s = fmaf(to_float(w1[static_cast<int64_t>(u) * g.c + c]), means[c], s);
     s = warp_sum(s);
     if (lane < blocks) cluster.map_shared_rank(parts, lane)[rank * g.hidden + u] = s;
   }
@@ -82,7 +83,8 @@ __global__ void __launch_bounds__(kThreads, 2) kernel(const SqueezeExcite g) {
   const T* const w2 = static_cast<const T*>(g.w2) + static_cast<int64_t>(first) * g.hidden;
   for (int c = warp; c < own; c += kWarps) {
     float s = 0;
-    for (int u = lane; u < g.hidden; u += 32) s = fmaf(to_float(w2[static_cast<int64_t>(c) * g.hidden + u]), inner[u], s);
+    for (int u = lane; u < g.hidden; u += 32)
+      s = fmaf(to_float(w2[static_cast<int64_t>(c) * g.hidden + u]), inner[u], s);
     float total[1] = {warp_sum(s) + (g.b2 ? to_float(static_cast<const T*>(g.b2)[first + c]) : 0.0f)};
     apply_step<1>(g.act2, total, 0, 0, 0, 0);
     if (lane == 0) gates[c] = total[0];
@@ -112,11 +114,10 @@ cudaError_t start(const SqueezeExcite& g, int multiprocessors, cudaStream_t stre
   while (blocks < kMaxCluster && (g.n * blocks < 2 * multiprocessors || groups > blocks * kThreads) &&
          groups >= blocks * 4)
     blocks *= 2;
-  const size_t shared =
-      sizeof(float) * (static_cast<size_t>(kThreads) * V + (g.c / blocks + V + 3) / 4 * 4 +
-                       static_cast<size_t>(g.hidden) * (blocks + 1));
+  const size_t shared = sizeof(float) * (static_cast<size_t>(kThreads) * V + (g.c / blocks + V + 3) / 4 * 4 +
+                                         static_cast<size_t>(g.hidden) * (blocks + 1));
   auto* k = &kernel<T, V>;
-  static const cudaError_t allowed =
+  const cudaError_t allowed =
       cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, 160 * 1024);
   if (allowed != cudaSuccess) return allowed;
   cudaLaunchAttribute attributes[2];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Squeeze-and-excite in one launch: y = x * act2(w2 act1(w1 mean(x) + b1) + b2) for x[N,P,C] (channels last, P
-// places), w1[H,C], w2[C,H]. A cluster of blocks takes an image, each block some of its channels; the blocks
-// exchange only the sums of the first product.
+// Squeeze-and-excite in one launch: y = x * act2(w2 act1(w1 mean(x) + b1) + b2) for x[N,P,C] (channels last,
+// P places), w1[H,C], w2[C,H]. A cluster of blocks takes an image, each block some of its channels; the
+// blocks exchange only the sums of the first product.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// conv and conv_transpose with the chain that follows: the fastest of our kernels and cuDNN's plans, found by
+// timing when the kernel is prepared.
+#include "backend/cuda/conv/problem.h"
+#include "backend/cuda/implementations.h"
+#include "backend/cuda/own/move_taps.h"
+#include "backend/cuda/tactics.h"
+#include "ir/op.h"
+
+namespace pelton::backend::cuda {
+namespace {
+
+std::string refuse(const ir::Graph& graph, ir::NodeId node, const device::Target&) {
+  const Group group = parse_group(graph, node);
+  if (!group.reason.empty()) return group.reason;
+  const ir::Node& n = group.node();
+  if (!n.is("conv") && !n.is("conv_transpose")) return "is not around a convolution";
+  const ir::Type& x = group.graph->type(n.inputs[0]);
+  if (!elem_of(x.dtype)) return cat("needs f32, f16 or bf16, got ", name(x.dtype));
+  if (x.rank() > 5) return cat("takes up to 3 spatial dims, not ", x.rank() - 2);
+  const ir::Type& y = output_type(graph, node);
+  if (!elem_of(y.dtype)) return cat("does not yield ", name(y.dtype));
+  if (group.operands[0].input < 0 || group.operands[0].reshaped || group.operands[1].reshaped)
+    return "needs data that comes from outside the group as it is";
+  const ir::Type& outer = input_type(graph, node, static_cast<size_t>(group.operands[0].input));
+  for (const ir::Layout& l : {outer.layout, y.layout})
+    if (l.kind == ir::Layout::Kind::blocked) return cat("does not take layout ", l.str());
+  if (outer.layout != y.layout &&
+      !(outer.layout.is_plain() && x.shape[1].is_const() && x.shape[1].value() <= 4))
+    return "changes the layout of more than 4 channels";
+  if (group.operands.size() > 2 && group.operands[2].present() && group.operands[2].reshaped)
+    return "reshapes its bias";
+  return refuse_steps(group, graph, node, group.operands.size() > 2 && group.operands[2].present());
+}
+
+// Buffers with numbers in them, to time with.
+class Trial {
+ public:
+  Trial(const ConvProblem& p, int64_t scratch_bytes) {
+    b_.x = noise(p.x.dtype, p.x.count());
+    b_.w = noise(p.x.dtype, element_count(p.w));
+    b_.y = noise(p.y.dtype, p.y.count());
+    if (scratch_bytes > 0) b_.scratch = memory_.emplace_back(scratch_bytes, "timing convolutions").get();
+    b_.steps = p.steps.form;
+    for (int i = 0; i < b_.steps.count; ++i)
+      if (b_.steps.steps[i].where != EpilogueStep::none)
+        // Large enough for any form of operand.
+        b_.steps.steps[i].operand = noise(DType::f32, p.y.count());
+    PELTON_CUDA(cudaDeviceSynchronize());
+  }
+  const ConvBuffers& buffers() const { return b_; }
+
+ private:
+  void* noise(DType type, int64_t count) {
+    const Elem e = elem(type);
+    memory_.emplace_back(std::max<int64_t>(count, 1) * elem_bytes(e), "timing convolutions");
+    PELTON_CUDA(fill_noise(memory_.back().get(), e, count, nullptr));
+    return memory_.back().get();
+  }
+  std::vector<DeviceBuffer> memory_;
+  ConvBuffers b_;
+};
+
+std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& target) {
+  if (instance.outputs[0].count() == 0) return nothing();
+  auto problem = std::make_shared<ConvProblem>(instance, target);
+  const ConvProblem& p = *problem;
+  ConvMethods methods;
+  if (p.x.count() > 0 && element_count(p.w) > 0) {
+    add_depthwise_methods(p, methods);
+    add_stem_methods(p, methods);
+    // Where one of these takes the problem, it is bound by memory and nothing is faster.
+    if (methods.empty()) {
+      add_gemm_methods(p, methods);
+      add_cudnn_methods(p, methods);
+    }
+  }
+  if (methods.empty()) add_direct_method(p, methods);
+  size_t best = 0;
+  if (methods.size() > 1) {
+    int64_t scratch = 0;
+    for (const auto& m : methods) scratch = std::max(scratch, m->scratch_bytes());
+    const Trial trial(p, scratch);
+    std::vector<Way> ways;
+    for (const auto& m : methods)
+      ways.push_back({m->name(), [&m, &trial](cudaStream_t s) { m->run(trial.buffers(), s); }});
+    best = fastest(p.key(), ways);
+  }
+  std::shared_ptr<const ConvMethod> method = std::move(methods[best]);
+  KernelNeeds needs;
+  needs.scratch_bytes = method->scratch_bytes();
+  if (Packed packed = method->packed()) {
+    needs.packed.push_back(std::move(packed));
+    if (p.w_input >= 0) needs.unread.push_back(static_cast<size_t>(p.w_input));
+  }
+  return make_kernel(
+      [problem, method](const RunArgs& args) {
+        ConvBuffers b;
+        b.x = args.in[static_cast<size_t>(problem->x_input)];
+        b.w = problem->w_input >= 0 ? args.in[static_cast<size_t>(problem->w_input)] : nullptr;
+        b.y = args.out[0];
+        b.scratch = args.scratch;
+        b.steps = problem->steps.bind(args);
+        method->run(b, stream_of(args));
+      },
+      std::move(needs));
+}
+
+}  // namespace
+
+void add_conv(Registry& registry) {
+  registry.add({.name = "cuda.conv",
+                .ops = {"conv", "conv_transpose", "fused"},
+                .refuse = refuse,
+                .prepare = prepare,
+                .device = device::Kind::cuda});
+}
+
+}  // namespace pelton::backend::cuda

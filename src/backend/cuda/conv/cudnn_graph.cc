@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cuda/conv/cudnn_graph.h"
+
+#include <algorithm>
+
+#include "backend/cuda/libraries.h"
+#include "base/cat.h"
+
+namespace pelton::backend::cuda {
+namespace {
+
+cudnnDataType_t data_type(DType t) {
+  if (t == DType::f16) return CUDNN_DATA_HALF;
+  if (t == DType::bf16) return CUDNN_DATA_BFLOAT16;
+  PELTON_CHECK(t == DType::f32, name(t));
+  return CUDNN_DATA_FLOAT;
+}
+
+template <class T>
+std::vector<T> notes_of(cudnnBackendDescriptor_t engine, cudnnBackendAttributeName_t name,
+                        cudnnBackendAttributeType_t type, int most) {
+  std::vector<T> notes(static_cast<size_t>(most));
+  int64_t count = 0;
+  if (cudnn().cudnnBackendGetAttribute(engine, name, type, most, &count, notes.data()) !=
+      CUDNN_STATUS_SUCCESS)
+    count = 0;
+  notes.resize(static_cast<size_t>(std::min<int64_t>(count, most)));
+  return notes;
+}
+template <class T>
+bool holds(const std::vector<T>& notes, T note) {
+  return std::find(notes.begin(), notes.end(), note) != notes.end();
+}
+
+}  // namespace
+
+CudnnPlan::CudnnPlan(DescriptorHandle plan, std::vector<int64_t> ids, int64_t workspace_bytes,
+                     std::string name)
+    : plan_(std::move(plan)),
+      ids_(std::move(ids)),
+      workspace_bytes_(workspace_bytes),
+      name_(std::move(name)) {}
+
+void CudnnPlan::run(const std::vector<void*>& pointers, void* workspace, cudaStream_t stream) const {
+  PELTON_CHECK(pointers.size() == ids_.size(), pointers.size(), " pointers for ", ids_.size(), " tensors");
+  const CudnnTable& c = cudnn();
+  DescriptorHandle pack;
+  PELTON_CUDA(c.cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, pack.out()));
+  PELTON_CUDA(c.cudnnBackendSetAttribute(pack.get(), CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
+                                         CUDNN_TYPE_VOID_PTR, static_cast<int64_t>(pointers.size()),
+                                         pointers.data()));
+  PELTON_CUDA(c.cudnnBackendSetAttribute(pack.get(), CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64,
+                                         static_cast<int64_t>(ids_.size()), ids_.data()));
+  PELTON_CUDA(c.cudnnBackendSetAttribute(pack.get(), CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR,
+                                         1, &workspace));
+  PELTON_CUDA(c.cudnnBackendFinalize(pack.get()));
+  PELTON_CUDA(c.cudnnBackendExecute(cudnn_handle(stream), plan_.get(), pack.get()));
+}
+
+cudnnBackendDescriptor_t CudnnGraph::make(cudnnBackendDescriptorType_t type) {
+  owned_.emplace_back();
+  PELTON_CUDA(cudnn().cudnnBackendCreateDescriptor(type, owned_.back().out()));
+  return owned_.back().get();
+}
+bool CudnnGraph::set(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
+                     cudnnBackendAttributeType_t type, int64_t count, const void* values) {
+  ok_ = ok_ && cudnn().cudnnBackendSetAttribute(d, name, type, count, values) == CUDNN_STATUS_SUCCESS;
+  return ok_;
+}
+void CudnnGraph::finalize(cudnnBackendDescriptor_t d) {
+  ok_ = ok_ && cudnn().cudnnBackendFinalize(d) == CUDNN_STATUS_SUCCESS;
+}
+
+CudnnGraph::TensorRef CudnnGraph::tensor(DType type, const std::vector<int64_t>& dims,
+                                         const std::vector<int64_t>& strides, bool real) {
+  cudnnBackendDescriptor_t d = make(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  const cudnnDataType_t t = data_type(type);
+  const auto rank = static_cast<int64_t>(dims.size());
+  const auto id = static_cast<int64_t>(tensors_.size()) + 1;
+  const int64_t alignment = 16;
+  const bool is_virtual = !real;
+  set(d, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &t);
+  set(d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, rank, dims.data());
+  set(d, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, rank, strides.data());
+  set(d, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id);
+  set(d, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
+  set(d, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
+  finalize(d);
+  if (real) ids_.push_back(id);
+  tensors_.push_back(d);
+  return static_cast<TensorRef>(tensors_.size()) - 1;
+}
+
+void CudnnGraph::convolution(TensorRef x, TensorRef w, TensorRef y, const Window& window, bool transposed) {
+  cudnnBackendDescriptor_t how = make(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+  const cudnnDataType_t compute = CUDNN_DATA_FLOAT;
+  const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+  const auto spatial = static_cast<int64_t>(window.strides.size());
+  set(how, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute);
+  set(how, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
+  set(how, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &spatial);
+  set(how, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, spatial, window.strides.data());
+  set(how, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, spatial, window.dilations.data());
+  set(how, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, spatial, window.low.data());
+  set(how, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, spatial, window.high.data());
+  finalize(how);
+  const float one = 1, zero = 0;
+  cudnnBackendDescriptor_t dx = at(x), dw = at(w), dy = at(y);
+  cudnnBackendDescriptor_t op = nullptr;
+  if (transposed) {
+    // The result takes the place of a gradient of the operand.
+    op = make(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR);
+    set(op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &how);
+    set(op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &dx);
+    set(op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &dw);
+    set(op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &dy);
+    set(op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_TYPE_FLOAT, 1, &one);
+    set(op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA, CUDNN_TYPE_FLOAT, 1, &zero);
+  } else {
+    op = make(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
+    set(op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &how);
+    set(op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &dx);
+    set(op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &dw);
+    set(op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &dy);
+    set(op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_TYPE_FLOAT, 1, &one);
+    set(op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_TYPE_FLOAT, 1, &zero);
+  }
+  finalize(op);
+  operations_.push_back(op);
+}
+
+void CudnnGraph::pointwise(cudnnPointwiseMode_t mode, TensorRef x, TensorRef b, TensorRef y, double slope) {
+  cudnnBackendDescriptor_t how = make(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+  const cudnnDataType_t compute = CUDNN_DATA_FLOAT;
+  set(how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
+  set(how, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &compute);
+  if (slope != 0) set(how, CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE, CUDNN_TYPE_DOUBLE, 1, &slope);
+  finalize(how);
+  cudnnBackendDescriptor_t op = make(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+  cudnnBackendDescriptor_t dx = at(x), dy = at(y);
+  set(op, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &how);
+  set(op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &dx);
+  if (b >= 0) {
+    cudnnBackendDescriptor_t db = at(b);
+    set(op, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &db);
+  }
+  set(op, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &dy);
+  finalize(op);
+  operations_.push_back(op);
+}
+
+std::vector<std::shared_ptr<const CudnnPlan>> CudnnGraph::plans(const CudnnPlanWishes& wishes) {
+  std::vector<std::shared_ptr<const CudnnPlan>> out;
+  const CudnnTable& c = cudnn();
+  cudnnBackendDescriptor_t graph = make(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+  set(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+      static_cast<int64_t>(operations_.size()), operations_.data());
+  set(graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle_);
+  finalize(graph);
+  if (!ok_) return out;
+  std::vector<int64_t> engines;
+  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+    if (out.size() >= wishes.count || (mode == CUDNN_HEUR_MODE_FALLBACK && !out.empty())) break;
+    DescriptorHandle heuristics;
+    if (c.cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, heuristics.out()) !=
+            CUDNN_STATUS_SUCCESS ||
+        c.cudnnBackendSetAttribute(heuristics.get(), CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH,
+                                   CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &graph) != CUDNN_STATUS_SUCCESS ||
+        c.cudnnBackendSetAttribute(heuristics.get(), CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1,
+                                   &mode) != CUDNN_STATUS_SUCCESS ||
+        c.cudnnBackendFinalize(heuristics.get()) != CUDNN_STATUS_SUCCESS)
+      continue;
+    std::vector<DescriptorHandle> owned(16);
+    std::vector<cudnnBackendDescriptor_t> configs;
+    for (DescriptorHandle& d : owned) {
+      PELTON_CUDA(c.cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, d.out()));
+      configs.push_back(d.get());
+    }
+    int64_t count = 0;
+    if (c.cudnnBackendGetAttribute(heuristics.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                   CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<int64_t>(configs.size()),
+                                   &count, configs.data()) != CUDNN_STATUS_SUCCESS)
+      continue;
+    for (int64_t i = 0; i < count && out.size() < wishes.count; ++i) {
+      cudnnBackendDescriptor_t config = configs[static_cast<size_t>(i)];
+      DescriptorHandle engine;
+      PELTON_CUDA(c.cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, engine.out()));
+      cudnnBackendDescriptor_t e = engine.get();
+      int64_t one = 0, index = -1;
+      if (c.cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                                     &one, &e) != CUDNN_STATUS_SUCCESS)
+        continue;
+      (void)c.cudnnBackendGetAttribute(e, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &one, &index);
+      const auto numeric = notes_of<cudnnBackendNumericalNote_t>(
+          e, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
+      const auto behaviour = notes_of<cudnnBackendBehaviorNote_t>(
+          e, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE, CUDNN_BEHAVIOR_NOTE_TYPE_COUNT);
+      if (holds(numeric, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) ||
+          holds(numeric, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) ||
+          holds(numeric, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION) ||
+          holds(numeric, CUDNN_NUMERICAL_NOTE_WINOGRAD) || holds(numeric, CUDNN_NUMERICAL_NOTE_FFT) ||
+          (!wishes.tensor_cores_for_f32 && holds(numeric, CUDNN_NUMERICAL_NOTE_TENSOR_CORE)) ||
+          (!wishes.compiled_at_run_time && holds(behaviour, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION)))
+        continue;
+      DescriptorHandle plan;
+      if (c.cudnnBackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, plan.out()) !=
+              CUDNN_STATUS_SUCCESS ||
+          c.cudnnBackendSetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
+                                     CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &config) != CUDNN_STATUS_SUCCESS ||
+          c.cudnnBackendSetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1,
+                                     &handle_) != CUDNN_STATUS_SUCCESS ||
+          c.cudnnBackendFinalize(plan.get()) != CUDNN_STATUS_SUCCESS)
+        continue;
+      int64_t workspace = 0;
+      (void)c.cudnnBackendGetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64,
+                                       1, &one, &workspace);
+      out.push_back(
+          std::make_shared<CudnnPlan>(std::move(plan), ids_, workspace, cat("cudnn engine ", index)));
+    }
+  }
+  return out;
+}
+
+}  // namespace pelton::backend::cuda

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// cuDNN's graph of operations through its back-end interface: tensors, operations, and the plans that its
+// heuristics offer. Whether cuDNN takes a graph shows only when plans are asked for; none is no error.
+#pragma once
+
+#include <cudnn.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/handles.h"
+#include "tensor/dtype.h"
+
+namespace pelton::backend::cuda {
+
+// One way to run a graph. Any thread and stream may run it.
+class CudnnPlan {
+ public:
+  CudnnPlan(DescriptorHandle plan, std::vector<int64_t> ids, int64_t workspace_bytes, std::string name);
+  int64_t workspace_bytes() const { return workspace_bytes_; }
+  const std::string& name() const { return name_; }  // "engine 47"
+  // `pointers`: one for each id of the graph's real tensors, in the order they were made.
+  void run(const std::vector<void*>& pointers, void* workspace, cudaStream_t stream) const;
+
+ private:
+  DescriptorHandle plan_;
+  std::vector<int64_t> ids_;
+  int64_t workspace_bytes_;
+  std::string name_;
+};
+
+struct CudnnPlanWishes {
+  size_t count = 4;
+  bool tensor_cores_for_f32 = false;  // TF32
+  bool compiled_at_run_time = true;  // engines that compile a kernel when the plan is made (a second or more)
+};
+
+class CudnnGraph {
+ public:
+  explicit CudnnGraph(cudnnHandle_t handle) : handle_(handle) {}
+
+  using TensorRef = int;  // index; -1: none
+  // Real tensors take pointers at each run; virtual ones live inside a plan. The first kind must be made in
+  // the order in which pointers are given.
+  TensorRef tensor(DType type, const std::vector<int64_t>& dims, const std::vector<int64_t>& strides,
+                   bool real = true);
+  struct Window {
+    std::vector<int64_t> strides, dilations, low, high;
+  };
+  void convolution(TensorRef x, TensorRef w, TensorRef y, const Window& window, bool transposed);
+  // b may be absent. `slope`: of relu below 0.
+  void pointwise(cudnnPointwiseMode_t mode, TensorRef x, TensorRef b, TensorRef y, double slope = 0);
+
+  // Best first by cuDNN's estimate; empty if it does not take the graph.
+  std::vector<std::shared_ptr<const CudnnPlan>> plans(const CudnnPlanWishes& wishes);
+
+ private:
+  struct Descriptor;
+  cudnnBackendDescriptor_t make(cudnnBackendDescriptorType_t type);
+  bool set(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+           int64_t count, const void* values);
+  void finalize(cudnnBackendDescriptor_t d);
+  cudnnBackendDescriptor_t at(TensorRef t) const { return tensors_[static_cast<size_t>(t)]; }
+
+  cudnnHandle_t handle_;
+  bool ok_ = true;  // every call so far worked
+  std::vector<DescriptorHandle> owned_;
+  std::vector<cudnnBackendDescriptor_t> tensors_, operations_;
+  std::vector<int64_t> ids_;  // of real tensors
+};
+
+}  // namespace pelton::backend::cuda

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// cuDNN's plans as ways to compute a convolution: with the steps inside the plan where it takes them, and as
+// a bare convolution with our steps after it.
+#include "backend/cuda/conv/cudnn_graph.h"
+#include "backend/cuda/conv/problem.h"
+#include "backend/cuda/libraries.h"
+#include "backend/cuda/own/move_taps.h"
+#include "base/log.h"
+
+namespace pelton::backend::cuda {
+namespace {
+
+using S = EpilogueStep;
+using TensorRef = CudnnGraph::TensorRef;
+
+// Dims with at least two spatial axes, as the library wants them: one axis counts as columns.
+Dims widened(Dims d) {
+  if (d.size() == 3) d.insert(d.begin() + 2, 1);
+  return d;
+}
+Dims widened_window(Dims d, int64_t otherwise) {
+  if (d.size() == 1) d.insert(d.begin(), otherwise);
+  return d;
+}
+// Strides of [N,C,S...] that lies plain or channels last.
+Dims strides_of(const Dims& dims, bool channels_last) {
+  if (!channels_last) return row_major_strides(dims);
+  Dims s(dims.size());
+  s[1] = 1;
+  int64_t step = dims[1];
+  for (size_t d = dims.size(); d-- > 2;) {
+    s[d] = step;
+    step *= dims[d];
+  }
+  s[0] = step;
+  return s;
+}
+
+std::optional<cudnnPointwiseMode_t> mode_of(S::Op op) {
+  switch (op) {
+    case S::relu:
+      return CUDNN_POINTWISE_RELU_FWD;
+    case S::sigmoid:
+      return CUDNN_POINTWISE_SIGMOID_FWD;
+    case S::tanh:
+      return CUDNN_POINTWISE_TANH_FWD;
+    case S::silu:
+      return CUDNN_POINTWISE_SWISH_FWD;
+    case S::gelu:
+      return CUDNN_POINTWISE_GELU_FWD;
+    case S::add:
+      return CUDNN_POINTWISE_ADD;
+    case S::mul:
+      return CUDNN_POINTWISE_MUL;
+    default:
+      return {};
+  }
+}
+
+class CudnnMethod final : public ConvMethod {
+ public:
+  CudnnMethod(std::shared_ptr<const CudnnPlan> plan, MovedWeights weights, bool fused, const ConvProblem& p)
+      : plan_(std::move(plan)), weights_(std::move(weights)), fused_(fused) {
+    steps_.type = elem(p.y.dtype);
+    steps_.channels_last = is_channels_last(p.y.layout);
+    steps_.n = static_cast<int>(p.y.dims[0]);
+    steps_.c = static_cast<int>(p.y.dims[1]);
+    steps_.places = element_count(Dims(p.y.dims.begin() + 2, p.y.dims.end()));
+  }
+  std::string name() const override { return cat(plan_->name(), fused_ ? " fused" : ""); }
+  int64_t scratch_bytes() const override { return weights_.scratch_bytes() + plan_->workspace_bytes(); }
+  Packed packed() const override { return weights_.packed(); }
+  void run(const ConvBuffers& b, cudaStream_t stream) const override {
+    const void* w = weights_.get(b, b.scratch, stream);
+    std::vector<void*> pointers = {const_cast<void*>(b.x), const_cast<void*>(w), b.y};
+    if (fused_)
+      for (int i = 0; i < b.steps.count; ++i)
+        if (b.steps.steps[i].where != S::none)
+          pointers.push_back(const_cast<void*>(b.steps.steps[i].operand));
+    plan_->run(pointers, static_cast<std::byte*>(b.scratch) + weights_.scratch_bytes(), stream);
+    if (fused_) return;
+    ApplySteps steps = steps_;
+    steps.y = b.y;
+    steps.epilogue = b.steps;
+    PELTON_CUDA(apply_steps(steps, stream));
+  }
+
+ private:
+  std::shared_ptr<const CudnnPlan> plan_;
+  MovedWeights weights_;
+  bool fused_;
+  ApplySteps steps_;
+};
+
+bool fusable(const ConvProblem& p) {
+  for (int i = 0; i < p.steps.form.count; ++i)
+    if (!mode_of(p.steps.form.steps[i].op)) return false;
+  return p.steps.form.count > 0;
+}
+
+}  // namespace
+
+void add_cudnn_methods(const ConvProblem& p, ConvMethods& to) {
+  if (std::string why = missing_cudnn(); !why.empty()) {
+    log_debug(cat("no cuDNN: ", why));
+    return;
+  }
+  if (!(p.channels_last() || p.plain())) return;
+  const bool last = p.channels_last();
+  const Dims x = widened(p.x.dims), y = widened(p.y.dims), w = widened(p.w);
+  CudnnGraph::Window window{widened_window(p.window.strides, 1), widened_window(p.window.dilations, 1),
+                            widened_window(p.window.low, 0), widened_window(p.window.high, 0)};
+  for (const Dims* pads : {&window.low, &window.high})
+    for (int64_t v : *pads)
+      if (v < 0) return;
+  Dims output_padding = widened_window(p.window.output_padding, 0);
+  if (p.transposed)
+    // The library derives the operand's size from the result's; pads it does not see are rows cut off.
+    for (size_t i = 0; i < window.high.size(); ++i)
+      window.high[i] = std::max<int64_t>(0, window.high[i] - output_padding[i]);
+  const MovedWeights weights = [&] { return MovedWeights(p, false); }();
+  const bool tf32 = p.x.dtype != DType::f32;
+  auto add = [&](bool fused) {
+    CudnnGraph g(cudnn_handle(nullptr));
+    const TensorRef tx = g.tensor(p.x.dtype, x, strides_of(x, last)),
+                    tw = g.tensor(p.x.dtype, w, strides_of(w, last)),
+                    ty = g.tensor(p.y.dtype, y, strides_of(y, last));
+    const int count = fused ? p.steps.form.count : 0;
+    std::vector<TensorRef> operands;
+    for (int i = 0; i < count; ++i) {
+      const S& s = p.steps.form.steps[i];
+      if (s.where == S::none) {
+        operands.push_back(-1);
+        continue;
+      }
+      Dims d(y.size(), 1);
+      if (s.where == S::full) d = y;
+      if (s.where == S::channel || s.where == S::image_channel) d[1] = y[1];
+      if (s.where == S::image_channel) d[0] = y[0];
+      const DType type = s.type == Elem::f32 ? DType::f32 : s.type == Elem::f16 ? DType::f16 : DType::bf16;
+      operands.push_back(g.tensor(type, d, strides_of(d, last)));
+    }
+    TensorRef value = count == 0 ? ty : g.tensor(DType::f32, y, strides_of(y, last), false);
+    g.convolution(tx, tw, value, window, p.transposed);
+    for (int i = 0; i < count; ++i) {
+      const TensorRef next = i + 1 == count ? ty : g.tensor(DType::f32, y, strides_of(y, last), false);
+      g.pointwise(*mode_of(p.steps.form.steps[i].op), value, operands[static_cast<size_t>(i)], next);
+      value = next;
+    }
+    for (auto& plan : g.plans({.count = fused ? size_t{3} : size_t{4}, .tensor_cores_for_f32 = tf32}))
+      to.push_back(std::make_unique<CudnnMethod>(std::move(plan), weights, fused, p));
+  };
+  if (fusable(p)) add(true);
+  add(false);
+}
+
+}  // namespace pelton::backend::cuda

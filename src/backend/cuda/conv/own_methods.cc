@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// Our own kernels as ways to compute a convolution.
+#include <algorithm>
+
+#include "backend/cuda/conv/problem.h"
+#include "backend/cuda/own/conv_gemm.h"
+#include "backend/cuda/own/depthwise.h"
+#include "backend/cuda/own/direct_conv.h"
+#include "backend/cuda/own/stem_conv.h"
+
+namespace pelton::backend::cuda {
+namespace {
+
+int small(int64_t v) {
+  return static_cast<int>(v);
+}
+bool fits_int(const ConvProblem& p) {
+  for (const Dims* dims : {&p.x.dims, &p.y.dims, &p.w, &p.window.low, &p.window.strides, &p.window.dilations})
+    for (int64_t d : *dims)
+      if (d > (1 << 24) || d < -(1 << 24)) return false;
+  return p.x.dims[0] * element_count(Dims(p.y.dims.begin() + 2, p.y.dims.end())) < (int64_t{1} << 31);
+}
+// Sizes of a window over rows and columns; one spatial axis counts as columns.
+template <class G>
+void set_window(G& g, const ConvProblem& p) {
+  const size_t s = p.spatial();
+  auto at = [&](const Dims& v, size_t axis, int64_t otherwise) {
+    return small(axis + s < 2 ? otherwise : v[axis + s - 2]);
+  };
+  auto size = [&](const Dims& v, size_t axis) { return small(axis + s < 2 ? 1 : v[axis + s]); };
+  g.n = small(p.x.dims[0]);
+  g.c = small(p.x.dims[1]);
+  g.h = size(p.x.dims, 0);
+  g.w_ = size(p.x.dims, 1);
+  g.p = size(p.y.dims, 0);
+  g.q = size(p.y.dims, 1);
+  g.r = size(p.w, 0);
+  g.s = size(p.w, 1);
+  g.stride_h = at(p.window.strides, 0, 1);
+  g.stride_w = at(p.window.strides, 1, 1);
+  g.pad_h = at(p.window.low, 0, 0);
+  g.pad_w = at(p.window.low, 1, 0);
+  g.dilation_h = at(p.window.dilations, 0, 1);
+  g.dilation_w = at(p.window.dilations, 1, 1);
+  g.type = elem(p.x.dtype);
+  g.y_type = elem(p.y.dtype);
+}
+
+class GemmMethod final : public ConvMethod {
+ public:
+  GemmMethod(const ConvProblem& p, const ConvGemm& g, int configuration)
+      : gemm_(g), configuration_(configuration), weights_(p, false) {}
+  std::string name() const override { return cat("product ", conv_gemm_name(configuration_)); }
+  int64_t scratch_bytes() const override { return weights_.scratch_bytes(); }
+  Packed packed() const override { return weights_.packed(); }
+  void run(const ConvBuffers& b, cudaStream_t stream) const override {
+    ConvGemm g = gemm_;
+    g.x = b.x;
+    g.w = weights_.get(b, b.scratch, stream);
+    g.y = b.y;
+    g.epilogue = b.steps;
+    PELTON_CUDA(conv_gemm(g, configuration_, stream));
+  }
+
+ private:
+  ConvGemm gemm_;
+  int configuration_;
+  MovedWeights weights_;
+};
+
+class DepthwiseMethod final : public ConvMethod {
+ public:
+  explicit DepthwiseMethod(const ConvProblem& p) : multiprocessors_(p.multiprocessors), weights_(p, true) {
+    set_window(depthwise_, p);
+  }
+  std::string name() const override { return "depthwise"; }
+  int64_t scratch_bytes() const override { return weights_.scratch_bytes(); }
+  Packed packed() const override { return weights_.packed(); }
+  void run(const ConvBuffers& b, cudaStream_t stream) const override {
+    Depthwise g = depthwise_;
+    g.x = b.x;
+    g.w = weights_.get(b, b.scratch, stream);
+    g.y = b.y;
+    g.epilogue = b.steps;
+    PELTON_CUDA(depthwise(g, multiprocessors_, stream));
+  }
+
+ private:
+  Depthwise depthwise_;
+  int multiprocessors_;
+  MovedWeights weights_;
+};
+
+class StemMethod final : public ConvMethod {
+ public:
+  StemMethod(const ConvProblem& p, const StemConv& g) : conv_(g), multiprocessors_(p.multiprocessors) {
+    if (p.weights.defined())
+      packed_ =
+          shared_packed(p.weights, "as it is", [&] { return upload(p.weights, "weights of a convolution"); });
+  }
+  std::string name() const override { return "few channels"; }
+  Packed packed() const override { return packed_; }
+  void run(const ConvBuffers& b, cudaStream_t stream) const override {
+    StemConv g = conv_;
+    g.x = b.x;
+    g.w = packed_ ? packed_->get() : b.w;
+    g.y = b.y;
+    g.epilogue = b.steps;
+    PELTON_CUDA(stem_conv(g, multiprocessors_, stream));
+  }
+
+ private:
+  StemConv conv_;
+  int multiprocessors_;
+  Packed packed_;
+};
+
+class DirectMethod final : public ConvMethod {
+ public:
+  explicit DirectMethod(const ConvProblem& p) {
+    DirectConv& g = conv_;
+    g.type = elem(p.x.dtype);
+    g.y_type = elem(p.y.dtype);
+    g.transposed = p.transposed;
+    g.x_channels_last = is_channels_last(p.x.layout);
+    g.y_channels_last = is_channels_last(p.y.layout);
+    g.n = small(p.x.dims[0]);
+    g.c = small(p.x.dims[1]);
+    g.k = small(p.y.dims[1]);
+    g.groups = small(p.groups);
+    const size_t s = p.spatial();
+    for (size_t i = 0; i < s; ++i) {
+      const size_t to = 3 - s + i;
+      g.in[to] = small(p.x.dims[i + 2]);
+      g.out[to] = small(p.y.dims[i + 2]);
+      g.kernel[to] = small(p.w[i + 2]);
+      g.stride[to] = small(p.window.strides[i]);
+      g.dilation[to] = small(p.window.dilations[i]);
+      g.low[to] = small(p.window.low[i]);
+    }
+    if (p.weights.defined())
+      packed_ =
+          shared_packed(p.weights, "as it is", [&] { return upload(p.weights, "weights of a convolution"); });
+  }
+  std::string name() const override { return "direct"; }
+  Packed packed() const override { return packed_; }
+  void run(const ConvBuffers& b, cudaStream_t stream) const override {
+    DirectConv g = conv_;
+    g.x = b.x;
+    g.w = packed_ ? packed_->get() : b.w;
+    g.y = b.y;
+    g.epilogue = b.steps;
+    PELTON_CUDA(direct_conv(g, stream));
+  }
+
+ private:
+  DirectConv conv_;
+  Packed packed_;
+};
+
+}  // namespace
+
+void add_gemm_methods(const ConvProblem& p, ConvMethods& to) {
+  if (p.transposed || p.groups != 1 || p.spatial() > 2 || !p.channels_last() || p.x.dtype == DType::f32 ||
+      p.x.dims[1] % 8 != 0 || !fits_int(p))
+    return;
+  ConvGemm g;
+  set_window(g, p);
+  g.k = small(p.y.dims[1]);
+  std::vector<int> order;
+  for (int i = 0; i < conv_gemm_configurations(); ++i) order.push_back(i);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return conv_gemm_cost(g, a, p.multiprocessors) < conv_gemm_cost(g, b, p.multiprocessors);
+  });
+  // The estimate is rough: most of them are timed.
+  order.resize(std::min<size_t>(order.size(), 6));
+  for (int i : order) to.push_back(std::make_unique<GemmMethod>(p, g, i));
+}
+
+void add_depthwise_methods(const ConvProblem& p, ConvMethods& to) {
+  const int64_t c = p.x.dims[1];
+  if (p.transposed || p.groups != c || p.y.dims[1] != c || p.spatial() > 2 || !p.channels_last() ||
+      !fits_int(p))
+    return;
+  to.push_back(std::make_unique<DepthwiseMethod>(p));
+}
+
+void add_stem_methods(const ConvProblem& p, ConvMethods& to) {
+  if (p.transposed || p.groups != 1 || p.spatial() > 2 || !is_channels_last(p.y.layout) ||
+      p.x.dtype == DType::f32 || !fits_int(p))
+    return;
+  StemConv g;
+  set_window(g, p);
+  g.k = small(p.y.dims[1]);
+  g.channels_last = is_channels_last(p.x.layout);
+  if (stem_conv_takes(g)) to.push_back(std::make_unique<StemMethod>(p, g));
+}
+
+void add_direct_method(const ConvProblem& p, ConvMethods& to) {
+  to.push_back(std::make_unique<DirectMethod>(p));
+}
+
+}  // namespace pelton::backend::cuda

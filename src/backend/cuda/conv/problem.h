@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// A convolution with what follows it, at exact sizes, and the ways to compute it. Letters: N images, C input
+// channels, K results a place, taps: product of the kernel's sizes.
+#pragma once
+
+#include "backend/conv_window.h"
+#include "backend/cuda/own/steps.h"
+
+namespace pelton::backend::cuda {
+
+struct ConvProblem {
+  ConvProblem(const Instance& instance, const device::Target& target);
+
+  Group group;
+  TensorSpec x, y;
+  TensorSpec sums;  // y before the steps: same dims and layout, in the type of y
+  Dims w;           // [K,C/groups,K...]; transposed: [C,K/groups,K...]
+  bool transposed = false;
+  int64_t groups = 1;
+  ConvWindow window;
+  Tensor weights;  // undefined if they change between runs
+  int x_input = 0, w_input = 1;
+  StepsPlan steps;  // the bias, then the chain
+  int multiprocessors = 132;
+
+  size_t spatial() const { return x.dims.size() - 2; }
+  int64_t taps() const { return element_count(Dims(w.begin() + 2, w.end())); }
+  bool channels_last() const { return is_channels_last(x.layout) && is_channels_last(y.layout); }
+  bool plain() const { return x.layout.is_plain() && y.layout.is_plain(); }
+  std::string key() const;  // tells problems apart
+};
+
+struct ConvBuffers {
+  const void *x = nullptr, *w = nullptr;  // w: as the graph has it; null if it was packed
+  void *y = nullptr, *scratch = nullptr;
+  Epilogue steps;
+};
+
+class ConvMethod {
+ public:
+  virtual ~ConvMethod() = default;
+  virtual std::string name() const = 0;
+  virtual int64_t scratch_bytes() const { return 0; }
+  virtual Packed packed() const { return {}; }  // null: reads ConvBuffers::w
+  virtual void run(const ConvBuffers& buffers, cudaStream_t stream) const = 0;
+};
+using ConvMethods = std::vector<std::unique_ptr<ConvMethod>>;
+
+// Each adds what it has for the problem, most promising first; none is fine.
+void add_gemm_methods(const ConvProblem& problem, ConvMethods& to);
+void add_depthwise_methods(const ConvProblem& problem, ConvMethods& to);
+void add_stem_methods(const ConvProblem& problem, ConvMethods& to);
+void add_cudnn_methods(const ConvProblem& problem, ConvMethods& to);
+void add_direct_method(const ConvProblem& problem, ConvMethods& to);  // takes everything
+
+// Weights with their taps moved from the end to the middle ([A,B,taps] to [A,taps,B]) or, for `taps_first`,
+// to the front ([taps,A*B]): packed once if they are constant, else into scratch at each run.
+class MovedWeights {
+ public:
+  MovedWeights(const ConvProblem& problem, bool taps_first);
+  int64_t scratch_bytes() const { return scratch_bytes_; }
+  const Packed& packed() const { return packed_; }
+  const void* get(const ConvBuffers& buffers, void* scratch, cudaStream_t stream) const;
+
+ private:
+  Packed packed_;
+  bool as_it_is_ = false;  // nothing moves
+  int64_t a_ = 0, b_ = 0, taps_ = 0, scratch_bytes_ = 0;
+  int element_bytes_ = 0;
+};
+
+}  // namespace pelton::backend::cuda

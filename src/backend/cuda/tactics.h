@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Choosing among ways to compute the same thing by timing them on the GPU. Each way is recorded a few times
+// in one graph, which is how it will run, and replayed; answers are kept for the life of the process.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <cuda_runtime_api.h>
+
+namespace pelton::backend::cuda {
+
+struct Way {
+  std::string name;  // stable: stands for the way in the memory of earlier answers
+  std::function<void(cudaStream_t)> run;
+};
+// Index of the fastest. A way whose run throws is left out; if all do, the last error is thrown. `key` tells
+// problems apart.
+size_t fastest(const std::string& key, const std::vector<Way>& ways);
+
+}  // namespace pelton::backend::cuda
