@@ -160,7 +160,7 @@ class DirectMethod final : public ConvMethod {
 
 }  // namespace
 
-void add_gemm_methods(const ConvProblem& p, ConvMethods& to) {
+void add_gemm_methods(const ConvProblem& p, size_t most, ConvMethods& to) {
   if (p.transposed || p.groups != 1 || p.spatial() > 2 || !p.channels_last() || p.x.dtype == DType::f32 ||
       p.x.dims[1] % 8 != 0 || !fits_int(p))
     return;
@@ -172,8 +172,7 @@ void add_gemm_methods(const ConvProblem& p, ConvMethods& to) {
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
     return conv_gemm_cost(g, a, p.multiprocessors) < conv_gemm_cost(g, b, p.multiprocessors);
   });
-  // The estimate is rough: most of them are timed.
-  order.resize(std::min<size_t>(order.size(), 6));
+  order.resize(std::min(order.size(), most));
   for (int i : order) to.push_back(std::make_unique<GemmMethod>(p, g, i));
 }
 

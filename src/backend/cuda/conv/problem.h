@@ -47,7 +47,7 @@ class ConvMethod {
 using ConvMethods = std::vector<std::unique_ptr<ConvMethod>>;
 
 // Each adds what it has for the problem, most promising first; none is fine.
-void add_gemm_methods(const ConvProblem& problem, ConvMethods& to);
+void add_gemm_methods(const ConvProblem& problem, size_t most, ConvMethods& to);
 void add_depthwise_methods(const ConvProblem& problem, ConvMethods& to);
 void add_stem_methods(const ConvProblem& problem, ConvMethods& to);
 void add_cudnn_methods(const ConvProblem& problem, ConvMethods& to);

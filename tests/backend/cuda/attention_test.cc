@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "backend/cuda/harness.h"
+#include "base/cat.h"
+#include "support/skip.h"
+
+using namespace pelton;
+using namespace pelton::test;
+
+namespace {
+
+struct Sizes {
+  int64_t n, heads, groups, queries, keys, depth, width;
+};
+
+}  // namespace
+
+TEST_CASE("attention at many sizes, masks and types") {
+  PELTON_NEEDS_GPU();
+  const Sizes all[] = {{1, 2, 2, 16, 16, 32, 32},   {1, 2, 2, 17, 33, 64, 64},   {2, 4, 2, 70, 70, 64, 64},
+                       {1, 1, 1, 1, 129, 128, 128}, {1, 2, 1, 5, 200, 40, 24},   {2, 2, 2, 3, 5, 7, 9},
+                       {1, 1, 1, 40, 40, 80, 80},   {1, 2, 2, 33, 20, 160, 200}, {1, 1, 1, 1, 1, 8, 8},
+                       {52, 4, 4, 12, 20, 32, 32},  {1, 2, 2, 4, 0, 16, 16},     {0, 2, 2, 4, 4, 16, 16}};
+  for (const Sizes& s : all)
+    for (const char* type : {"f16", "bf16", "f32"})
+      for (int mask = 0; mask < 4; ++mask)
+        for (bool causal : {false, true}) {
+          if (s.n > 40 && (mask || causal)) continue;  // the reference takes long
+          const DType t = *dtype_from_name(type);
+          const Dims q = {s.n, s.heads, s.queries, s.depth}, k = {s.n, s.groups, s.keys, s.depth},
+                     v = {s.n, s.groups, s.keys, s.width}, y = {s.n, s.heads, s.queries, s.width};
+          const Dims masks[] = {
+              {}, {s.n, 1, 1, s.keys}, {s.n, s.heads, s.queries, s.keys}, {s.queries, s.keys}};
+          const Dims& m = masks[mask];
+          const char* mask_type = mask == 2 ? "bool" : type;
+          const std::string text = cat(
+              "graph \"g\"(%q: ", type, q, ", %k: ", type, k, ", %v: ", type, v,
+              mask ? cat(", %m: ", mask_type, m) : "", ") { %y = attention(%q, %k, %v", mask ? ", %m" : "",
+              ") {causal = ", causal ? "true" : "false", "} : ", type, y, " return %y }");
+          CAPTURE(text);
+          std::vector<Tensor> inputs = {random(t, q, 1), random(t, k, 2), random(t, v, 3)};
+          if (mask) inputs.push_back(mask == 2 ? random(DType::boolean, m, 4, 0, 2) : random(t, m, 4, -4, 1));
+          GpuCase(text, inputs).check("cuda.attention");
+        }
+}
+
+TEST_CASE("attention yields the logarithm of its sums, and soft caps") {
+  PELTON_NEEDS_GPU();
+  for (const char* type : {"f16", "f32"}) {
+    const DType t = *dtype_from_name(type);
+    GpuCase(
+        cat("graph \"g\"(%q: ", type, "[1,2,20,32], %k: ", type, "[1,2,24,32], %v: ", type,
+            "[1,2,24,32]) { %y, %l = attention(%q, %k, %v) {scale = 0.3, softcap = 5.0, causal = true} : ",
+            type, "[1,2,20,32], f32[1,2,20] return %y, %l }"),
+        {random(t, {1, 2, 20, 32}, 1), random(t, {1, 2, 24, 32}, 2), random(t, {1, 2, 24, 32}, 3)})
+        .check("cuda.attention");
+  }
+}
+
+TEST_CASE("a query that sees no key yields zeros") {
+  PELTON_NEEDS_GPU();
+  Tensor mask = Tensor::full(DType::f32, {1, 1, 3, 40}, 0);
+  for (int64_t i = 0; i < 40; ++i) mask.set_double(40 + i, -INFINITY);
+  for (const char* type : {"f16", "f32"}) {
+    const DType t = *dtype_from_name(type);
+    const Tensor m = from_doubles(t, mask.dims(), to_doubles(mask));
+    GpuCase(cat("graph \"g\"(%q: ", type, "[1,1,3,16], %k: ", type, "[1,1,40,16], %v: ", type,
+                "[1,1,40,16], %m: ", type, "[1,1,3,40]) { %y = attention(%q, %k, %v, %m) : ", type,
+                "[1,1,3,16] return %y }"),
+            {random(t, {1, 1, 3, 16}, 1), random(t, {1, 1, 40, 16}, 2), random(t, {1, 1, 40, 16}, 3), m})
+        .check("cuda.attention");
+  }
+}
+
+TEST_CASE("operands that are views of one product, results back in rows") {
+  PELTON_NEEDS_GPU();
+  for (const char* type : {"f16", "f32"}) {
+    const DType t = *dtype_from_name(type);
+    std::string text =
+        "graph \"g\"(%x: T[2,19,96]) {"
+        " %q0 = slice(%x) {axes = [2], starts = dims[0], sizes = dims[32], steps = [1]} : T[2,19,32]"
+        " %q1 = reshape(%q0) {dims = dims[2,19,2,16]} : T[2,19,2,16]"
+        " %q = transpose(%q1) {perm = [0,2,1,3]} : T[2,2,19,16]"
+        " %k0 = slice(%x) {axes = [2], starts = dims[32], sizes = dims[32], steps = [1]} : T[2,19,32]"
+        " %k1 = reshape(%k0) {dims = dims[2,19,2,16]} : T[2,19,2,16]"
+        " %k = transpose(%k1) {perm = [0,2,1,3]} : T[2,2,19,16]"
+        " %v0 = slice(%x) {axes = [2], starts = dims[64], sizes = dims[32], steps = [1]} : T[2,19,32]"
+        " %v1 = reshape(%v0) {dims = dims[2,19,2,16]} : T[2,19,2,16]"
+        " %v = transpose(%v1) {perm = [0,2,1,3]} : T[2,2,19,16]"
+        " %a = attention(%q, %k, %v) : T[2,2,19,16]"
+        " %b = transpose(%a) {perm = [0,2,1,3]} : T[2,19,2,16]"
+        " %y = reshape(%b) {dims = dims[2,19,32]} : T[2,19,32] return %y }";
+    for (size_t at; (at = text.find('T')) != text.npos;) text.replace(at, 1, type);
+    GpuCase(text, {random(t, {2, 19, 96}, 1)}, {"attention", {}, {}}).check("cuda.attention");
+  }
+}

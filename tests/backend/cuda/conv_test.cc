@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include "backend/cuda/conv/problem.h"
+#include "backend/cuda/harness.h"
+#include "base/cat.h"
+#include "support/skip.h"
+
+using namespace pelton;
+using namespace pelton::test;
+using namespace pelton::backend::cuda;
+
+namespace {
+
+struct Case {
+  const char* op;
+  Dims x, w, y;
+  const char* attrs;
+};
+// Every way to compute one case, each judged by itself.
+const Case kCases[] = {
+    {"conv", {1, 3, 9, 8}, {16, 3, 3, 3}, {1, 16, 9, 8}, "low = dims[1,1], high = dims[1,1]"},
+    {"conv",
+     {2, 3, 31, 75},
+     {32, 3, 3, 3},
+     {2, 32, 16, 38},
+     "strides = [2,2], low = dims[1,1], high = dims[1,1]"},
+    {"conv",
+     {1, 3, 29, 40},
+     {64, 3, 7, 7},
+     {1, 64, 15, 20},
+     "strides = [2,2], low = dims[3,3], high = dims[3,3]"},
+    {"conv", {2, 16, 7, 7}, {32, 16, 1, 1}, {2, 32, 7, 7}, ""},
+    {"conv", {1, 40, 14, 14}, {24, 40, 1, 1}, {1, 24, 14, 14}, ""},
+    {"conv", {3, 24, 9, 11}, {136, 24, 1, 1}, {3, 136, 9, 11}, ""},
+    {"conv", {1, 112, 7, 7}, {320, 112, 1, 1}, {1, 320, 7, 7}, ""},
+    {"conv", {1, 1152, 3, 3}, {48, 1152, 1, 1}, {1, 48, 3, 3}, ""},
+    {"conv",
+     {2, 16, 8, 8},
+     {16, 16, 3, 3},
+     {2, 16, 4, 4},
+     "strides = [2,2], low = dims[1,1], high = dims[0,0]"},
+    {"conv", {1, 64, 14, 14}, {64, 64, 3, 3}, {1, 64, 14, 14}, "low = dims[1,1], high = dims[1,1]"},
+    {"conv", {1, 16, 5, 6}, {21, 16, 3, 3}, {1, 21, 3, 4}, ""},
+    {"conv", {1, 16, 10, 10}, {32, 8, 3, 3}, {1, 32, 6, 6}, "groups = 2, dilations = [2,2]"},
+    {"conv",
+     {1, 8, 12, 9},
+     {16, 8, 5, 3},
+     {1, 16, 4, 7},
+     "strides = [2,1], low = dims[0,0], high = dims[0,0]"},
+    {"conv", {1, 32, 9, 9}, {32, 1, 3, 3}, {1, 32, 9, 9}, "groups = 32, low = dims[1,1], high = dims[1,1]"},
+    {"conv",
+     {2, 24, 12, 12},
+     {24, 1, 5, 5},
+     {2, 24, 6, 6},
+     "groups = 24, strides = [2,2], low = dims[1,1], high = dims[2,2]"},
+    {"conv",
+     {1, 16, 40, 41},
+     {16, 1, 3, 3},
+     {1, 16, 20, 21},
+     "groups = 16, strides = [2,2], low = dims[1,1], high = dims[1,1]"},
+    {"conv", {1, 40, 9, 9}, {40, 1, 5, 5}, {1, 40, 9, 9}, "groups = 40, low = dims[2,2], high = dims[2,2]"},
+    {"conv", {1, 6, 7, 7}, {6, 1, 7, 7}, {1, 6, 7, 7}, "groups = 6, low = dims[3,3], high = dims[3,3]"},
+    {"conv", {1, 6, 7, 7}, {12, 1, 3, 3}, {1, 12, 5, 5}, "groups = 6"},
+    {"conv", {2, 16, 20}, {16, 16, 5}, {2, 16, 16}, ""},
+    {"conv", {1, 16, 4, 5, 6}, {16, 16, 2, 2, 2}, {1, 16, 3, 4, 5}, ""},
+    {"conv_transpose", {1, 16, 5, 5}, {16, 16, 3, 3}, {1, 16, 11, 11}, "strides = [2,2]"},
+    {"conv_transpose", {2, 16, 4, 4}, {16, 8, 2, 2}, {2, 16, 8, 8}, "strides = [2,2], groups = 2"},
+    {"conv_transpose",
+     {1, 8, 4, 5},
+     {8, 16, 3, 3},
+     {1, 16, 8, 10},
+     "strides = [2,2], low = dims[1,1], high = dims[1,1], output_padding = [1,1]"},
+    {"conv", {1, 8, 1, 1}, {8, 8, 1, 1}, {1, 8, 1, 1}, ""},
+    {"conv", {0, 8, 4, 4}, {8, 8, 3, 3}, {0, 8, 2, 2}, ""},
+};
+
+std::string text_of(const Case& c, const std::string& t, const std::string& layout, bool bias) {
+  const std::string l = layout.empty() ? "" : cat("{", layout, "}");
+  return cat("graph \"g\"(%x: ", t, c.x, l, ", %w: ", t, c.w, bias ? cat(", %b: ", t, Dims{c.y[1]}) : "",
+             ") { %y = ", c.op, "(%x, %w", bias ? ", %b" : "", ") {", c.attrs, "} : ", t, c.y, l,
+             " return %y }");
+}
+
+ConvMethods every_method(const ConvProblem& p) {
+  ConvMethods m;
+  if (p.y.count() == 0) return m;
+  add_depthwise_methods(p, m);
+  add_stem_methods(p, m);
+  add_gemm_methods(p, 100, m);
+  add_cudnn_methods(p, m);
+  add_direct_method(p, m);
+  return m;
+}
+
+void check_methods(GpuCase& c) {
+  const ConvProblem p(c.instance(), *gpu());
+  for (const auto& m : every_method(p)) {
+    CAPTURE(m->name());
+    c.check(
+        [&](const backend::RunArgs& args) {
+          ConvBuffers b;
+          b.x = args.in[static_cast<size_t>(p.x_input)];
+          b.w = m->packed() ? nullptr : args.in[static_cast<size_t>(p.w_input)];
+          b.y = args.out[0];
+          b.scratch = args.scratch;
+          b.steps = p.steps.bind(args);
+          m->run(b, static_cast<cudaStream_t>(args.stream));
+        },
+        m->scratch_bytes());
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every way to compute a convolution, in every layout and type") {
+  PELTON_NEEDS_GPU();
+  for (const Case& c : kCases)
+    for (const char* type : {"f16", "bf16", "f32"})
+      for (const char* layout : {"nhwc", ""})
+        for (bool constant : {true, false}) {
+          if (!constant && std::string(type) == "bf16") continue;
+          const DType t = *dtype_from_name(type);
+          const std::string text = text_of(c, type, layout, true);
+          CAPTURE(text);
+          GpuCase g(text, {random(t, c.x, 1), random(t, c.w, 2), random(t, {c.y[1]}, 3)},
+                    {"", {false, constant, constant}, {}});
+          REQUIRE(g.refusal("cuda.conv") == "");
+          check_methods(g);
+        }
+}
+
+TEST_CASE("few channels come in plain and leave channels last") {
+  PELTON_NEEDS_GPU();
+  for (const char* type : {"f16", "bf16"}) {
+    const DType t = *dtype_from_name(type);
+    GpuCase g(cat("graph \"g\"(%x: ", type, "[2,3,33,70], %w: ", type,
+                  "[40,3,3,3]) { %y = conv(%x, %w) {strides = [2,2], low = dims[1,1], high = dims[1,1]} : ",
+                  type, "[2,40,17,35]{nhwc} return %y }"),
+              {random(t, {2, 3, 33, 70}, 1), random(t, {40, 3, 3, 3}, 2)}, {"", {false, true}, {}});
+    REQUIRE(g.refusal("cuda.conv") == "");
+    check_methods(g);
+  }
+}
+
+TEST_CASE("what follows a convolution is applied in the same kernel") {
+  PELTON_NEEDS_GPU();
+  struct Steps {
+    const char *inputs, *steps, *last;
+    std::vector<Dims> dims;
+  };
+  const Steps all[] = {
+      {", %b: T[32,1,1], %r: T[2,32,6,6]L",
+       "%1 = add(%0, %b) : Y %2 = add(%1, %r) : Y %3 = relu(%2) : Y",
+       "%3",
+       {{32, 1, 1}, {2, 32, 6, 6}}},
+      {", %b: T[32,1,1]", "%1 = add(%0, %b) : Y %2 = silu(%1) : Y", "%2", {{32, 1, 1}}},
+      {", %s: T[1,32,1,1]", "%1 = mul(%0, %s) : Y %2 = hard_swish(%1) : Y", "%2", {{1, 32, 1, 1}}},
+      {", %g: T[2,32,1,1]", "%1 = mul(%0, %g) : Y %2 = gelu(%1) : Y", "%2", {{2, 32, 1, 1}}},
+      {", %r: T[2,32,6,6]L",
+       "%1 = sub(%0, %r) : Y %2 = leaky_relu(%1) {alpha = 0.1} : Y",
+       "%2",
+       {{2, 32, 6, 6}}},
+      {", %p: T[32,1,1]",
+       "%1 = prelu(%0, %p) : Y %2 = sigmoid(%1) : Y %3 = max(%2, %p) : Y",
+       "%3",
+       {{32, 1, 1}}},
+  };
+  struct Shape {
+    Dims w;
+    const char* attrs;
+  };
+  const Shape shapes[] = {{{32, 32, 3, 3}, "low = dims[1,1], high = dims[1,1]"},
+                          {{32, 32, 1, 1}, ""},
+                          {{32, 1, 3, 3}, "groups = 32, low = dims[1,1], high = dims[1,1]"}};
+  for (const char* type : {"f16", "f32"})
+    for (const char* layout : {"{nhwc}", ""})
+      for (const Shape& s : shapes)
+        for (const Steps& c : all) {
+          const DType t = *dtype_from_name(type);
+          const std::string y = cat(type, "[2,32,6,6]", layout);
+          std::string text =
+              cat("graph \"g\"(%x: T[2,32,6,6]L, %w: T", s.w, c.inputs, ") { %0 = conv(%x, %w) {", s.attrs,
+                  "} : Y ", c.steps, " return ", c.last, " }");
+          std::string full;
+          for (char ch : text)
+            full += ch == 'T'   ? std::string(type)
+                    : ch == 'L' ? std::string(layout)
+                    : ch == 'Y' ? y
+                                : std::string(1, ch);
+          CAPTURE(full);
+          std::vector<Tensor> inputs = {random(t, {2, 32, 6, 6}, 1), random(t, s.w, 2, -1, 1)};
+          for (size_t i = 0; i < c.dims.size(); ++i) inputs.push_back(random(t, c.dims[i], 3 + i));
+          GpuCase g(full, inputs, {"conv", {false, true}, {}});
+          REQUIRE(g.refusal("cuda.conv") == "");
+          check_methods(g);
+          g.check("cuda.conv");
+        }
+}
+
+TEST_CASE("convolutions refuse what they cannot take, by name") {
+  PELTON_NEEDS_GPU();
+  GpuCase g("graph \"g\"(%x: f64[1,3,4,4], %w: f64[2,3,1,1]) { %y = conv(%x, %w) : f64[1,2,4,4] return %y }",
+            {random(DType::f64, {1, 3, 4, 4}, 1), random(DType::f64, {2, 3, 1, 1}, 2)});
+  CHECK(g.refusal("cuda.conv") == "needs f32, f16 or bf16, got f64");
+}
