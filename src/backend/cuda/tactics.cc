@@ -14,14 +14,15 @@ namespace {
 
 constexpr int kRunsInGraph = 8, kRounds = 3;
 
-// Microseconds a run.
-double time_of(const Way& way, cudaStream_t stream) {
+}  // namespace
+
+double microseconds(const std::function<void(cudaStream_t)>& run, cudaStream_t stream) {
   GraphHandle graph;
-  way.run(stream);  // what is loaded at first use stays outside the recording
+  run(stream);  // what is loaded at first use stays outside the recording
   PELTON_CUDA(cudaStreamSynchronize(stream));
   PELTON_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
   try {
-    for (int i = 0; i < kRunsInGraph; ++i) way.run(stream);
+    for (int i = 0; i < kRunsInGraph; ++i) run(stream);
   } catch (...) {
     cudaGraph_t broken = nullptr;
     (void)cudaStreamEndCapture(stream, &broken);
@@ -47,8 +48,6 @@ double time_of(const Way& way, cudaStream_t stream) {
   return best;
 }
 
-}  // namespace
-
 size_t fastest(const std::string& key, const std::vector<Way>& ways) {
   PELTON_CHECK(!ways.empty(), key);
   if (ways.size() == 1) return 0;
@@ -65,7 +64,7 @@ size_t fastest(const std::string& key, const std::vector<Way>& ways) {
   std::string table;
   for (size_t i = 0; i < ways.size(); ++i) {
     try {
-      const double us = time_of(ways[i], stream.get());
+      const double us = microseconds(ways[i].run, stream.get());
       table += cat(table.empty() ? "" : ", ", ways[i].name, " ", us);
       if (us < best_us) {
         best_us = us;

@@ -11,6 +11,9 @@
 
 namespace pelton::backend::cuda {
 
+// Microseconds of one run, recorded and replayed on the current GPU, one after the other.
+double microseconds(const std::function<void(cudaStream_t)>& run, cudaStream_t stream);
+
 struct Way {
   std::string name;  // stable: stands for the way in the memory of earlier answers
   std::function<void(cudaStream_t)> run;

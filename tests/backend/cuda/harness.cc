@@ -94,7 +94,7 @@ GpuCase::GpuCase(const std::string& text, std::vector<Tensor> inputs, Options op
     if (!v) {
       instance_->inputs.push_back({});
       instance_->constants.push_back({});
-      in_.push_back(nullptr);
+      physical_.emplace_back();
       continue;
     }
     Tensor t;
@@ -112,13 +112,7 @@ GpuCase::GpuCase(const std::string& text, std::vector<Tensor> inputs, Options op
     const Layout layout = graph_.type(v).layout;
     instance_->inputs.push_back({t.dtype(), t.dims(), layout});
     instance_->constants.push_back(constant ? t : Tensor());
-    const Tensor bytes = layout.is_plain() ? t : to_physical(t, layout);
-    // Never null, not even for no elements.
-    in_memory_.emplace_back(std::max<int64_t>(bytes.bytes(), 1), "a test");
-    if (bytes.bytes() > 0)
-      PELTON_CUDA(cudaMemcpy(in_memory_.back().get(), bytes.data(), static_cast<size_t>(bytes.bytes()),
-                             cudaMemcpyHostToDevice));
-    in_.push_back(in_memory_.back().get());
+    physical_.push_back(layout.is_plain() ? t : to_physical(t, layout));
   }
   for (size_t i = 0; i < n.outputs.size(); ++i) {
     const Type& type = graph_.type(n.outputs[i]);
@@ -136,7 +130,20 @@ std::string GpuCase::refusal(std::string_view implementation) const {
 }
 
 std::vector<Tensor> GpuCase::run(const Run& run, int64_t scratch_bytes) {
-  std::vector<DeviceBuffer> memory;
+  std::vector<DeviceBuffer> memory, in_memory;
+  std::vector<const void*> in;
+  for (const Tensor& t : physical_) {
+    if (!t.defined()) {
+      in.push_back(nullptr);
+      continue;
+    }
+    // Never null, not even for no elements.
+    in_memory.emplace_back(std::max<int64_t>(t.bytes(), 1), "a test");
+    in.push_back(in_memory.back().get());
+    if (t.bytes() > 0)
+      PELTON_CUDA(cudaMemcpy(in_memory.back().get(), t.data(), static_cast<size_t>(t.bytes()),
+                             cudaMemcpyHostToDevice));
+  }
   std::vector<void*> out;
   for (const backend::TensorSpec& spec : instance_->outputs) {
     memory.emplace_back(spec.bytes() + kGuard, "a test");
@@ -147,7 +154,7 @@ std::vector<Tensor> GpuCase::run(const Run& run, int64_t scratch_bytes) {
   if (scratch_bytes > 0) PELTON_CUDA(cudaMemset(scratch.get(), 0xCD, static_cast<size_t>(scratch_bytes)));
   PELTON_CUDA(cudaDeviceSynchronize());
   backend::cuda::StreamHandle stream = backend::cuda::make_stream();
-  run({in_, out, scratch.get(), options_.random, stream.get()});
+  run({in, out, scratch.get(), options_.random, stream.get()});
   PELTON_CUDA(cudaStreamSynchronize(stream.get()));
   std::vector<Tensor> results;
   const Node& n = graph_[node_];

@@ -55,8 +55,7 @@ class GpuCase {
   SymbolValues symbols_;
   std::vector<interp::Reference> references_;
   std::unique_ptr<backend::Instance> instance_;
-  std::vector<backend::cuda::DeviceBuffer> in_memory_;
-  std::vector<const void*> in_;
+  std::vector<Tensor> physical_;  // of each input of the node, as its layout has it; undefined where absent
 };
 
 // Uniform in [low, high), rounded to the type; the same for the same seed.

@@ -93,8 +93,11 @@ class CudnnMethod final : public ConvMethod {
 };
 
 bool fusable(const ConvProblem& p) {
-  for (int i = 0; i < p.steps.form.count; ++i)
-    if (!mode_of(p.steps.form.steps[i].op)) return false;
+  for (int i = 0; i < p.steps.form.count; ++i) {
+    const S& s = p.steps.form.steps[i];
+    // Its plans yield wrong results for one number an image and channel (seen with 9.19).
+    if (!mode_of(s.op) || s.where == S::image_channel || s.where == S::one) return false;
+  }
   return p.steps.form.count > 0;
 }
 
@@ -118,7 +121,7 @@ void add_cudnn_methods(const ConvProblem& p, ConvMethods& to) {
     // The library derives the operand's size from the result's; pads it does not see are rows cut off.
     for (size_t i = 0; i < window.high.size(); ++i)
       window.high[i] = std::max<int64_t>(0, window.high[i] - output_padding[i]);
-  const MovedWeights weights = [&] { return MovedWeights(p, false); }();
+  const MovedWeights weights(p, last ? MovedWeights::Taps::middle : MovedWeights::Taps::last);
   const bool tf32 = p.x.dtype != DType::f32;
   auto add = [&](bool fused) {
     CudnnGraph g(cudnn_handle(nullptr));
@@ -135,8 +138,7 @@ void add_cudnn_methods(const ConvProblem& p, ConvMethods& to) {
       }
       Dims d(y.size(), 1);
       if (s.where == S::full) d = y;
-      if (s.where == S::channel || s.where == S::image_channel) d[1] = y[1];
-      if (s.where == S::image_channel) d[0] = y[0];
+      if (s.where == S::channel) d[1] = y[1];
       const DType type = s.type == Elem::f32 ? DType::f32 : s.type == Elem::f16 ? DType::f16 : DType::bf16;
       operands.push_back(g.tensor(type, d, strides_of(d, last)));
     }

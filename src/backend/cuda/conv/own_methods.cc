@@ -49,7 +49,7 @@ void set_window(G& g, const ConvProblem& p) {
 class GemmMethod final : public ConvMethod {
  public:
   GemmMethod(const ConvProblem& p, const ConvGemm& g, int configuration)
-      : gemm_(g), configuration_(configuration), weights_(p, false) {}
+      : gemm_(g), configuration_(configuration), weights_(p, MovedWeights::Taps::middle) {}
   std::string name() const override { return cat("product ", conv_gemm_name(configuration_)); }
   int64_t scratch_bytes() const override { return weights_.scratch_bytes(); }
   Packed packed() const override { return weights_.packed(); }
@@ -70,7 +70,8 @@ class GemmMethod final : public ConvMethod {
 
 class DepthwiseMethod final : public ConvMethod {
  public:
-  explicit DepthwiseMethod(const ConvProblem& p) : multiprocessors_(p.multiprocessors), weights_(p, true) {
+  explicit DepthwiseMethod(const ConvProblem& p)
+      : multiprocessors_(p.multiprocessors), weights_(p, MovedWeights::Taps::first) {
     set_window(depthwise_, p);
   }
   std::string name() const override { return "depthwise"; }

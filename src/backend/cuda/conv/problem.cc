@@ -40,16 +40,16 @@ std::string ConvProblem::key() const {
   return k;
 }
 
-MovedWeights::MovedWeights(const ConvProblem& p, bool taps_first) {
+MovedWeights::MovedWeights(const ConvProblem& p, Taps taps) {
   a_ = p.w[0];
   b_ = p.w[1];
   taps_ = p.taps();
-  if (taps_first) {  // [1, A*B, taps] to [1, taps, A*B]
+  if (taps == Taps::first) {  // [1, A*B, taps] to [1, taps, A*B]
     b_ *= a_;
     a_ = 1;
   }
   element_bytes_ = elem_bytes(elem(p.x.dtype));
-  as_it_is_ = taps_ == 1 || b_ == 1;
+  as_it_is_ = taps == Taps::last || taps_ == 1 || b_ == 1;
   const int64_t bytes = a_ * b_ * taps_ * element_bytes_;
   if (!p.weights.defined()) {
     if (!as_it_is_) scratch_bytes_ = (bytes + 255) / 256 * 256;
@@ -60,7 +60,7 @@ MovedWeights::MovedWeights(const ConvProblem& p, bool taps_first) {
         shared_packed(p.weights, "as it is", [&] { return upload(p.weights, "weights of a convolution"); });
     return;
   }
-  packed_ = shared_packed(p.weights, taps_first ? "taps first" : "channels last", [&] {
+  packed_ = shared_packed(p.weights, taps == Taps::first ? "taps first" : "channels last", [&] {
     std::vector<std::byte> moved(static_cast<size_t>(bytes));
     const auto* from = static_cast<const std::byte*>(p.weights.data());
     const auto size = static_cast<size_t>(element_bytes_);

@@ -53,11 +53,12 @@ void add_stem_methods(const ConvProblem& problem, ConvMethods& to);
 void add_cudnn_methods(const ConvProblem& problem, ConvMethods& to);
 void add_direct_method(const ConvProblem& problem, ConvMethods& to);  // takes everything
 
-// Weights with their taps moved from the end to the middle ([A,B,taps] to [A,taps,B]) or, for `taps_first`,
-// to the front ([taps,A*B]): packed once if they are constant, else into scratch at each run.
+// Weights [A,B,taps] as they are, with their taps moved to the middle ([A,taps,B]) or to the front
+// ([taps,A*B]): packed once if they are constant, else into scratch at each run.
 class MovedWeights {
  public:
-  MovedWeights(const ConvProblem& problem, bool taps_first);
+  enum class Taps : uint8_t { last, middle, first };
+  MovedWeights(const ConvProblem& problem, Taps taps);
   int64_t scratch_bytes() const { return scratch_bytes_; }
   const Packed& packed() const { return packed_; }
   const void* get(const ConvBuffers& buffers, void* scratch, cudaStream_t stream) const;

@@ -37,7 +37,7 @@ __device__ __forceinline__ void copy_rows(T* to, const T* from, int64_t stride, 
   }
 }
 
-template <class T, class S>
+template <class T, class S, bool kPlain>
 __global__ void __launch_bounds__(S::kThreads, 1) kernel(const Attention g) {
   extern __shared__ __align__(128) unsigned char shared[];
   T* const queries = reinterpret_cast<T*>(shared);
@@ -97,14 +97,27 @@ __global__ void __launch_bounds__(S::kThreads, 1) kernel(const Attention g) {
       }
     const int first_key = step * S::kStageKeys + key_warp * S::kKeys;
     float highest[2] = {-INFINITY, -INFINITY};
+    // Most blocks of keys are seen whole, without a test for each.
+    const bool whole = kPlain && first_key + S::kKeys <= g.keys && first_query + S::kQueries <= g.queries &&
+                       (!g.causal || first_key + S::kKeys - 1 <= first_query + g.keys - g.queries);
+    if (whole) {
 #pragma unroll
-    for (int j = 0; j < S::kKeys / 8; ++j)
+      for (int j = 0; j < S::kKeys / 8; ++j)
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int key = first_key + j * 8 + lane % 4 * 2 + e % 2;
-        scores[j][e] = finished_score(g, scores[j][e], image, head, rows[e / 2], key);
-        highest[e / 2] = fmaxf(highest[e / 2], scores[j][e]);
-      }
+        for (int e = 0; e < 4; ++e) {
+          scores[j][e] *= g.scale;
+          highest[e / 2] = fmaxf(highest[e / 2], scores[j][e]);
+        }
+    } else {
+#pragma unroll
+      for (int j = 0; j < S::kKeys / 8; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const int key = first_key + j * 8 + lane % 4 * 2 + e % 2;
+          scores[j][e] = finished_score<kPlain>(g, scores[j][e], image, head, rows[e / 2], key);
+          highest[e / 2] = fmaxf(highest[e / 2], scores[j][e]);
+        }
+    }
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       highest[r] = fmaxf(highest[r], __shfl_xor_sync(0xFFFFFFFFu, highest[r], 1));
@@ -208,14 +221,19 @@ __global__ void __launch_bounds__(S::kThreads, 1) kernel(const Attention g) {
   }
 }
 
-template <class T, class S>
-cudaError_t start(const Attention& g, cudaStream_t stream) {
-  auto* k = &kernel<T, S>;
+template <class T, class S, bool kPlain>
+cudaError_t start_kind(const Attention& g, cudaStream_t stream) {
+  auto* k = &kernel<T, S, kPlain>;
   const cudaError_t allowed =
       cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, S::kShared);
   if (allowed != cudaSuccess) return allowed;
   return launch(k, dim3((g.queries + S::kQueries - 1) / S::kQueries, g.n * g.heads), dim3(S::kThreads),
                 S::kShared, stream, g);
+}
+template <class T, class S>
+cudaError_t start(const Attention& g, cudaStream_t stream) {
+  if (g.mask_kind == Attention::no_mask && g.softcap == 0) return start_kind<T, S, true>(g, stream);
+  return start_kind<T, S, false>(g, stream);
 }
 template <class T, int kDepth>
 cudaError_t start_depth(const Attention& g, cudaStream_t stream) {

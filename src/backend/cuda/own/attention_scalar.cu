@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(kThreads) kernel(const Attention g) {
     }
 #pragma unroll
     for (int r = 0; r < kPerWarp; ++r) {
-      score[r] = finished_score(g, score[r], image, head, first_query + r, first + lane);
+      score[r] = finished_score<false>(g, score[r], image, head, first_query + r, first + lane);
       float highest = score[r];
 #pragma unroll
       for (int i = 16; i > 0; i /= 2) highest = fmaxf(highest, __shfl_xor_sync(0xFFFFFFFFu, highest, i));

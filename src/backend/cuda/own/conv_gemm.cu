@@ -34,14 +34,16 @@ struct Tile {
 };
 
 template <class T, class L>
-__global__ void __launch_bounds__(L::kThreads, 1) conv_gemm_kernel(const ConvGemm g, int column_tiles) {
+__global__ void __launch_bounds__(L::kThreads, 1)
+    conv_gemm_kernel(const ConvGemm g, int column_tiles, bool needs_image) {
   extern __shared__ __align__(128) unsigned char shared[];
   T* const tiles = reinterpret_cast<T*>(shared);
   const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
-  const int row_tile = blockIdx.x / column_tiles, column_tile = blockIdx.x % column_tiles;
-  const int64_t first_row = static_cast<int64_t>(row_tile) * L::kRows;
+  const unsigned row_tile = blockIdx.x / column_tiles, column_tile = blockIdx.x % column_tiles;
+  const unsigned first_row = row_tile * L::kRows;
   const int first_column = column_tile * L::kColumns;
-  const int64_t rows = static_cast<int64_t>(g.n) * g.p * g.q;
+  // 32-bit divisions: those of 64 bits take longer than the rest of a small product.
+  const unsigned pq = static_cast<unsigned>(g.p) * g.q, rows = g.n * pq;
   const int c8 = g.c / 8, k8 = g.r * g.s * c8;
   const T* const x = static_cast<const T*>(g.x);
   const T* const w = static_cast<const T*>(g.w);
@@ -52,13 +54,12 @@ __global__ void __launch_bounds__(L::kThreads, 1) conv_gemm_kernel(const ConvGem
   int top[L::kLoadRows], left[L::kLoadRows];
 #pragma unroll
   for (int i = 0; i < L::kLoadRows; ++i) {
-    const int64_t m = first_row + load_row + i * L::kStep;
-    const int64_t pq = static_cast<int64_t>(g.p) * g.q;
-    const int64_t image = m / pq;
-    const int place = static_cast<int>(m - image * pq);
-    top[i] = m < rows ? place / g.q * g.stride_h - g.pad_h : -(1 << 28);
-    left[i] = place % g.q * g.stride_w - g.pad_w;
-    base[i] = m < rows ? ((image * g.h + top[i]) * g.w_ + left[i]) * g.c : 0;
+    const unsigned m = first_row + load_row + i * L::kStep;
+    const unsigned image = m / pq, place = m - image * pq;
+    const unsigned row = place / g.q, column = place - row * g.q;
+    top[i] = m < rows ? static_cast<int>(row) * g.stride_h - g.pad_h : -(1 << 28);
+    left[i] = static_cast<int>(column) * g.stride_w - g.pad_w;
+    base[i] = m < rows ? ((static_cast<int64_t>(image) * g.h + top[i]) * g.w_ + left[i]) * g.c : 0;
   }
   int at_chunk = chunk, at_c = chunk, at_r = 0, at_s = 0;
   auto wrap = [&] {
@@ -160,10 +161,9 @@ __global__ void __launch_bounds__(L::kThreads, 1) conv_gemm_kernel(const ConvGem
       to[8 * L::kSumPitch + 1] = sums[i][j][3];
     }
   __syncthreads();
-  const int pq = g.p * g.q;
   for (int i = thread; i < L::kRows * L::kColumns / 8; i += L::kThreads) {
     const int row = i / (L::kColumns / 8), column = i % (L::kColumns / 8) * 8;
-    const int64_t m = first_row + row;
+    const unsigned m = first_row + row;
     const int channel = first_column + column;
     if (m >= rows || channel >= g.k) continue;
     float v[8] = {};
@@ -177,8 +177,8 @@ __global__ void __launch_bounds__(L::kThreads, 1) conv_gemm_kernel(const ConvGem
 #pragma unroll
       for (int e = 0; e < 8; ++e) v[e] += f[e];
     }
-    const int64_t offset = m * g.k + channel;
-    const int image = static_cast<int>(m / pq);
+    const int64_t offset = static_cast<int64_t>(m) * g.k + channel;
+    const int image = needs_image ? static_cast<int>(m / pq) : 0;
     if (g.k % 8 == 0) {
       apply_epilogue<8>(g.epilogue, v, offset, image, channel, g.k);
       store_as<8>(g.y_type, g.y, offset, v);
@@ -199,12 +199,15 @@ cudaError_t start(const ConvGemm& g, cudaStream_t stream) {
   const int64_t rows = static_cast<int64_t>(g.n) * g.p * g.q;
   const int64_t row_tiles = (rows + L::kRows - 1) / L::kRows;
   const int column_tiles = (g.k + L::kColumns - 1) / L::kColumns;
+  bool needs_image = false;
+  for (int i = 0; i < g.epilogue.count; ++i)
+    needs_image |= g.epilogue.steps[i].where == EpilogueStep::image_channel;
   auto* kernel = &conv_gemm_kernel<T, L>;
   const cudaError_t allowed =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, L::kShared);
   if (allowed != cudaSuccess) return allowed;
   return launch(kernel, dim3(static_cast<unsigned>(row_tiles * column_tiles)), dim3(L::kThreads), L::kShared,
-                stream, g, column_tiles);
+                stream, g, column_tiles, needs_image);
 }
 template <class L>
 cudaError_t start_any(const ConvGemm& g, cudaStream_t stream) {

@@ -19,6 +19,7 @@ struct ConvGemm {
   int stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0, dilation_h = 1, dilation_w = 1;
   Epilogue epilogue;
 };
+// Rows of the product, n * p * q, must stay below 2^31.
 
 int conv_gemm_configurations();
 // "64x32x128": rows, columns and depth of a block's tile.

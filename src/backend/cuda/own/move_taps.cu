@@ -30,8 +30,15 @@ __global__ void __launch_bounds__(kThreads) steps_kernel(const ApplySteps g) {
   inputs_ready();
   const int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V;
   if (i >= static_cast<int64_t>(g.n) * g.c * g.places) return;
-  const int image = static_cast<int>(i / (g.c * g.places));
-  const int channel = static_cast<int>(g.channels_last ? i % g.c : i / g.places % g.c);
+  int image, channel;
+  if (i < (int64_t{1} << 31)) {
+    const auto at = static_cast<unsigned>(i), places = static_cast<unsigned>(g.places);
+    image = static_cast<int>(at / (g.c * places));
+    channel = static_cast<int>(g.channels_last ? at % g.c : at / places % g.c);
+  } else {
+    image = static_cast<int>(i / (g.c * g.places));
+    channel = static_cast<int>(g.channels_last ? i % g.c : i / g.places % g.c);
+  }
   float x[V];
   load_as<V>(g.type, g.y, i, x);
   apply_epilogue<V>(g.epilogue, x, i, image, channel, g.c);

@@ -17,22 +17,24 @@ __device__ int64_t flat_index(const Pool& g, int64_t plane, int a, int b, int c)
 }
 
 // A thread yields V neighbouring channels (channels last) or one result (plain, V = 1).
-template <class T, int V>
+template <class T, int V, class Index>
 __global__ void __launch_bounds__(kThreads) pool_kernel(const Pool g) {
   let_next_start();
   inputs_ready();
-  const int64_t thread = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  const int groups = g.channels_last ? g.c / V : 1;
-  const int64_t places = static_cast<int64_t>(g.out[0]) * g.out[1] * g.out[2];
-  const int64_t count = static_cast<int64_t>(g.n) * g.c / V * places;
+  // Index is 32 bits wide where that is enough: divisions of 64 bits take longer than a small window.
+  const Index thread = static_cast<Index>(blockIdx.x) * kThreads + threadIdx.x;
+  const Index groups = g.channels_last ? g.c / V : 1;
+  const Index places = static_cast<Index>(g.out[0]) * g.out[1] * g.out[2];
+  const Index count = static_cast<Index>(g.n) * (g.c / V) * places;
   if (thread >= count) return;
-  const int channel = g.channels_last ? static_cast<int>(thread % groups) * V : 0;
-  int64_t rest = thread / groups;
-  const int64_t plane = rest / places;  // an image, or an image's channel
-  int64_t place = rest % places;
-  const int oc = static_cast<int>(place % g.out[2]);
-  place /= g.out[2];
-  const int ob = static_cast<int>(place % g.out[1]), oa = static_cast<int>(place / g.out[1]);
+  const Index rest = thread / groups;
+  const int channel = g.channels_last ? static_cast<int>(thread - rest * groups) * V : 0;
+  const Index plane_index = rest / places;  // an image, or an image's channel
+  const auto place = static_cast<unsigned>(rest - plane_index * places);
+  const unsigned line = place / g.out[2];
+  const int oc = static_cast<int>(place - line * g.out[2]);
+  const int ob = static_cast<int>(line % g.out[1]), oa = static_cast<int>(line / g.out[1]);
+  const auto plane = static_cast<int64_t>(plane_index);
   const int64_t step = g.channels_last ? g.c : 1;
   const T* const x = static_cast<const T*>(g.x) + plane * g.in[0] * g.in[1] * g.in[2] * step + channel;
   float best[V];
@@ -74,12 +76,13 @@ __global__ void __launch_bounds__(kThreads) pool_kernel(const Pool g) {
 #pragma unroll
   for (int e = 0; e < V; ++e)
     if (!g.max) best[e] = best[e] / static_cast<float>(divisor);  // 0 / 0 is NaN, as it should be
-  store_v<V>(static_cast<T*>(g.y) + thread * V, best);
+  const int64_t first = static_cast<int64_t>(thread) * V;
+  store_v<V>(static_cast<T*>(g.y) + first, best);
   if (!g.index) return;
 #pragma unroll
   for (int e = 0; e < V; ++e) {
     const int64_t at = at_best[e];
-    g.index[thread * V + e] =
+    g.index[first + e] =
         at < 0
             ? -1
             : flat_index(g, g.channels_last ? plane * g.c + channel + e : plane, static_cast<int>(at >> 42),
@@ -90,8 +93,10 @@ __global__ void __launch_bounds__(kThreads) pool_kernel(const Pool g) {
 template <class T, int V>
 cudaError_t start_pool(const Pool& g, cudaStream_t stream) {
   const int64_t count = static_cast<int64_t>(g.n) * g.c * g.out[0] * g.out[1] * g.out[2] / V;
-  return launch(&pool_kernel<T, V>, dim3(static_cast<unsigned>((count + kThreads - 1) / kThreads)),
-                dim3(kThreads), 0, stream, g);
+  const dim3 blocks(static_cast<unsigned>((count + kThreads - 1) / kThreads));
+  if (count < (int64_t{1} << 31))
+    return launch(&pool_kernel<T, V, unsigned>, blocks, dim3(kThreads), 0, stream, g);
+  return launch(&pool_kernel<T, V, uint64_t>, blocks, dim3(kThreads), 0, stream, g);
 }
 template <class T, int V>
 cudaError_t start_any(const Pool& g, cudaStream_t stream) {

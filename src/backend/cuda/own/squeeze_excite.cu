@@ -8,7 +8,7 @@
 namespace pelton::backend::cuda {
 namespace {
 
-constexpr int kThreads = 512, kWarps = kThreads / 32, kMaxCluster = 8;
+constexpr int kThreads = 256, kWarps = kThreads / 32, kCluster = 8;
 
 __device__ __forceinline__ float warp_sum(float x) {
 #pragma unroll
@@ -16,33 +16,76 @@ __device__ __forceinline__ float warp_sum(float x) {
   return x;
 }
 
+// What a block of a cluster takes and keeps in shared memory. By channels: some channels of every place, and
+// the blocks add up their parts of the first product. By places: every channel of some places; the blocks add
+// up their sums, and each computes both products.
+struct Plan {
+  bool by_places;
+  int channels;  // at most, of a block
+  bool weights_shared;
+  int floats, bytes;
+  __host__ __device__ Plan(const SqueezeExcite& g, int vector, int element_bytes) {
+    by_places = static_cast<int64_t>(g.c) * g.hidden <= 8192 && g.places >= 512;
+    const int groups = g.c / vector;
+    channels = by_places ? g.c : (groups + kCluster - 1) / kCluster * vector;
+    const int exchanged = by_places ? g.c : g.hidden;
+    floats = kThreads * vector + 2 * ((channels + 3) / 4 * 4) + (g.hidden + 3) / 4 * 4 +
+             kCluster * ((exchanged + 3) / 4 * 4);
+    const int weights = 2 * (g.hidden * (channels + 8)) * element_bytes;
+    weights_shared = weights <= 96 * 1024;
+    bytes = 4 * floats + (weights_shared ? weights : 0);
+  }
+};
+
 template <class T, int V>
-__global__ void __launch_bounds__(kThreads, 2) kernel(const SqueezeExcite g) {
+__global__ void __launch_bounds__(kThreads) kernel(const SqueezeExcite g) {
   namespace cg = cooperative_groups;
   cg::cluster_group cluster = cg::this_cluster();
-  const int blocks = static_cast<int>(cluster.num_blocks()), rank = static_cast<int>(cluster.block_rank());
-  const int image = blockIdx.x / blocks, thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
-  // This block's channels, in groups of V.
-  const int groups = g.c / V, first_group = groups * rank / blocks,
-            own_groups = groups * (rank + 1) / blocks - first_group;
+  const int rank = static_cast<int>(cluster.block_rank());
+  const int image = blockIdx.x / kCluster, thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
+  const Plan plan(g, V, sizeof(T));
+  const int groups = g.c / V;
+  const int first_group = plan.by_places ? 0 : groups * rank / kCluster,
+            own_groups = plan.by_places ? groups : groups * (rank + 1) / kCluster - first_group;
   const int first = first_group * V, own = own_groups * V;
+  const int first_place =
+                plan.by_places ? static_cast<int>(static_cast<int64_t>(g.places) * rank / kCluster) : 0,
+            last_place = plan.by_places
+                             ? static_cast<int>(static_cast<int64_t>(g.places) * (rank + 1) / kCluster)
+                             : g.places;
+  const int exchanged = plan.by_places ? g.c : g.hidden;
 
-  extern __shared__ float shared[];
-  float* const sums = shared;                                   // [kThreads * V], then the gates [own]
-  float* const means = sums + kThreads * V;                     // [own]
-  float* const inner = means + (g.c / blocks + V + 3) / 4 * 4;  // [hidden]
-  float* const parts = inner + g.hidden;  // [blocks, hidden], written by the whole cluster
+  extern __shared__ __align__(16) float shared[];
+  float* const sums = shared;                                // [rows, own]
+  float* const means = sums + kThreads * V;                  // [own]
+  float* const gates = means + (plan.channels + 3) / 4 * 4;  // [own]
+  float* const inner = gates + (plan.channels + 3) / 4 * 4;  // [hidden]
+  float* const parts = inner + (g.hidden + 3) / 4 * 4;       // [cluster, exchanged], written by every block
+  T* const w1_shared = reinterpret_cast<T*>(shared + plan.floats);  // [hidden, channels + 8]
+  T* const w2_shared = w1_shared + g.hidden * (plan.channels + 8);  // [own, hidden]
   auto arrival = cluster.barrier_arrive();
+  const T* const w1 = static_cast<const T*>(g.w1) + first;
+  const T* const w2 = static_cast<const T*>(g.w2) + static_cast<int64_t>(first) * g.hidden;
+  if (plan.weights_shared) {
+    // The weights are there before the kernel in front is done.
+    for (int i = thread; i < g.hidden * own_groups; i += kThreads) {
+      const int u = i / own_groups, c = (i - u * own_groups) * V;
+      *reinterpret_cast<Pack<T, V>*>(w1_shared + u * (plan.channels + 8) + c) =
+          *reinterpret_cast<const Pack<T, V>*>(w1 + static_cast<int64_t>(u) * g.c + c);
+    }
+    for (int i = thread; i < own * g.hidden / V; i += kThreads)
+      reinterpret_cast<Pack<T, V>*>(w2_shared)[i] = reinterpret_cast<const Pack<T, V>*>(w2)[i];
+  }
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
   asm volatile("griddepcontrol.wait;" ::: "memory");
 
   const T* const x = static_cast<const T*>(g.x) + static_cast<int64_t>(image) * g.places * g.c + first;
   const int rows = own_groups > 0 ? kThreads / own_groups : 0;  // places at a time
   const int row = own_groups > 0 ? thread / own_groups : 0, column = own_groups > 0 ? thread % own_groups : 0;
-  float sum[V] = {};
   if (row < rows) {
-#pragma unroll 4
-    for (int p = row; p < g.places; p += rows) {
+    float sum[V] = {};
+#pragma unroll 8
+    for (int p = first_place + row; p < last_place; p += rows) {
       float value[V];
       load_v<V>(x + static_cast<int64_t>(p) * g.c + column * V, value);
 #pragma unroll
@@ -52,42 +95,74 @@ __global__ void __launch_bounds__(kThreads, 2) kernel(const SqueezeExcite g) {
     for (int e = 0; e < V; ++e) sums[row * own + column * V + e] = sum[e];
   }
   __syncthreads();
-  if (own > 0) {
-    // A warp adds up the rows of a channel.
-    for (int c = warp; c < own; c += kWarps) {
-      float s = 0;
-      for (int r = lane; r < rows; r += 32) s += sums[r * own + c];
-      s = warp_sum(s);
-      if (lane == 0) means[c] = s / static_cast<float>(g.places);
-    }
+  // A few lanes add up the rows of a channel, as many as keep all warps busy.
+  const int lanes = own >= 128 ? 4 : own >= 32 ? 8 : 32;
+  for (int c = thread / lanes; c < (own + 31) / 32 * 32; c += kThreads / lanes) {
+    float s = 0;
+    if (c < own)
+      for (int r = thread % lanes; r < rows; r += lanes) s += sums[r * own + c];
+    for (int i = lanes / 2; i > 0; i /= 2) s += __shfl_xor_sync(0xFFFFFFFFu, s, i);
+    if (c < own && thread % lanes == 0) means[c] = s;
   }
   __syncthreads();
   cluster.barrier_wait(std::move(arrival));  // every block of the cluster runs
-  const T* const w1 = static_cast<const T*>(g.w1) + first;
+  if (plan.by_places) {
+    for (int i = thread; i < own * kCluster; i += kThreads) {
+      const int to = i / own, c = i - to * own;
+      cluster.map_shared_rank(parts, to)[rank * exchanged + c] = means[c];
+    }
+    cluster.sync();
+    for (int c = thread; c < own; c += kThreads) {
+      float s = 0;
+#pragma unroll
+      for (int b = 0; b < kCluster; ++b) s += parts[b * exchanged + c];
+      means[c] = s / static_cast<float>(g.places);
+    }
+    __syncthreads();
+  }
+  const float scale = plan.by_places ? 1.0f : 1.0f / static_cast<float>(g.places);
   for (int u = warp; u < g.hidden; u += kWarps) {
     float s = 0;
     for (int c = lane; c < own; c += 32)
-      s = fmaf(to_float(w1[static_cast<int64_t>(u) * g.c + c]), means[c], s);
+      s = fmaf(to_float(plan.weights_shared ? w1_shared[u * (plan.channels + 8) + c]
+                                            : w1[static_cast<int64_t>(u) * g.c + c]),
+               means[c] * scale, s);
     s = warp_sum(s);
-    if (lane < blocks) cluster.map_shared_rank(parts, lane)[rank * g.hidden + u] = s;
+    if (plan.by_places) {
+      if (lane == 0) inner[u] = s;
+    } else if (lane < kCluster) {
+      cluster.map_shared_rank(parts, lane)[rank * exchanged + u] = s;
+    }
   }
-  cluster.sync();
+  if (plan.by_places)
+    __syncthreads();
+  else
+    cluster.sync();
   for (int u = thread; u < g.hidden; u += kThreads) {
     float s[1] = {g.b1 ? to_float(static_cast<const T*>(g.b1)[u]) : 0.0f};
-    for (int b = 0; b < blocks; ++b) s[0] += parts[b * g.hidden + u];
+    if (plan.by_places) {
+      s[0] += inner[u];
+    } else {
+#pragma unroll
+      for (int b = 0; b < kCluster; ++b) s[0] += parts[b * exchanged + u];
+    }
     apply_step<1>(g.act1, s, 0, 0, 0, 0);
     inner[u] = s[0];
   }
   __syncthreads();
-  float* const gates = sums;
-  const T* const w2 = static_cast<const T*>(g.w2) + static_cast<int64_t>(first) * g.hidden;
-  for (int c = warp; c < own; c += kWarps) {
+  const int across = g.hidden > 8 ? 8 : 2;  // lanes of a channel
+  for (int c = thread / across; c < (own + 127) / 128 * 128; c += kThreads / across) {
     float s = 0;
-    for (int u = lane; u < g.hidden; u += 32)
-      s = fmaf(to_float(w2[static_cast<int64_t>(c) * g.hidden + u]), inner[u], s);
-    float total[1] = {warp_sum(s) + (g.b2 ? to_float(static_cast<const T*>(g.b2)[first + c]) : 0.0f)};
+    if (c < own)
+      for (int u = thread % across; u < g.hidden; u += across)
+        s = fmaf(to_float(plan.weights_shared ? w2_shared[c * g.hidden + u]
+                                              : w2[static_cast<int64_t>(c) * g.hidden + u]),
+                 inner[u], s);
+    for (int i = across / 2; i > 0; i /= 2) s += __shfl_xor_sync(0xFFFFFFFFu, s, i);
+    if (c >= own || thread % across != 0) continue;
+    float total[1] = {s + (g.b2 ? to_float(static_cast<const T*>(g.b2)[first + c]) : 0.0f)};
     apply_step<1>(g.act2, total, 0, 0, 0, 0);
-    if (lane == 0) gates[c] = total[0];
+    gates[c] = total[0];
   }
   __syncthreads();
   if (row >= rows) return;
@@ -96,7 +171,7 @@ __global__ void __launch_bounds__(kThreads, 2) kernel(const SqueezeExcite g) {
 #pragma unroll
   for (int e = 0; e < V; ++e) gate[e] = gates[column * V + e];
 #pragma unroll 4
-  for (int p = row; p < g.places; p += rows) {
+  for (int p = first_place + row; p < last_place; p += rows) {
     float value[V];
     load_v<V>(x + static_cast<int64_t>(p) * g.c + column * V, value);
 #pragma unroll
@@ -106,30 +181,22 @@ __global__ void __launch_bounds__(kThreads, 2) kernel(const SqueezeExcite g) {
 }
 
 template <class T, int V>
-cudaError_t start(const SqueezeExcite& g, int multiprocessors, cudaStream_t stream) {
-  // Enough blocks to fill the GPU, of two groups of channels or more, each thread with some places to read,
-  // and no more groups a block than it has threads.
-  int blocks = 1;
-  const int groups = g.c / V;
-  while (blocks < kMaxCluster && (g.n * blocks < 2 * multiprocessors || groups > blocks * kThreads) &&
-         groups >= blocks * 4)
-    blocks *= 2;
-  const size_t shared = sizeof(float) * (static_cast<size_t>(kThreads) * V + (g.c / blocks + V + 3) / 4 * 4 +
-                                         static_cast<size_t>(g.hidden) * (blocks + 1));
+cudaError_t start(const SqueezeExcite& g, cudaStream_t stream) {
+  const Plan plan(g, V, sizeof(T));
   auto* k = &kernel<T, V>;
   const cudaError_t allowed =
-      cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, 160 * 1024);
+      cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, 200 * 1024);
   if (allowed != cudaSuccess) return allowed;
   cudaLaunchAttribute attributes[2];
   attributes[0].id = cudaLaunchAttributeClusterDimension;
-  attributes[0].val.clusterDim.x = static_cast<unsigned>(blocks);
+  attributes[0].val.clusterDim.x = kCluster;
   attributes[0].val.clusterDim.y = attributes[0].val.clusterDim.z = 1;
   attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[1].val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(g.n * blocks));
+  config.gridDim = dim3(static_cast<unsigned>(g.n * kCluster));
   config.blockDim = dim3(kThreads);
-  config.dynamicSmemBytes = shared;
+  config.dynamicSmemBytes = static_cast<size_t>(plan.bytes);
   config.stream = stream;
   config.attrs = attributes;
   config.numAttrs = 2;
@@ -138,10 +205,10 @@ cudaError_t start(const SqueezeExcite& g, int multiprocessors, cudaStream_t stre
 
 }  // namespace
 
-cudaError_t squeeze_excite(const SqueezeExcite& g, int multiprocessors, cudaStream_t stream) {
-  if (g.type == Elem::f16) return start<__half, 8>(g, multiprocessors, stream);
-  if (g.type == Elem::bf16) return start<__nv_bfloat16, 8>(g, multiprocessors, stream);
-  return start<float, 4>(g, multiprocessors, stream);
+cudaError_t squeeze_excite(const SqueezeExcite& g, cudaStream_t stream) {
+  if (g.type == Elem::f16) return start<__half, 8>(g, stream);
+  if (g.type == Elem::bf16) return start<__nv_bfloat16, 8>(g, stream);
+  return start<float, 4>(g, stream);
 }
 
 }  // namespace pelton::backend::cuda

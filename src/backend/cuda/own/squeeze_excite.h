@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Squeeze-and-excite in one launch: y = x * act2(w2 act1(w1 mean(x) + b1) + b2) for x[N,P,C] (channels last,
 // P places), w1[H,C], w2[C,H]. A cluster of blocks takes an image, each block some of its channels; the
-// blocks exchange only the sums of the first product.
+// blocks exchange sums through their shared memory.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -24,6 +24,6 @@ struct SqueezeExcite {
 
 inline constexpr int kSqueezeExciteMaxHidden = 1024, kSqueezeExciteMaxChannels = 8192;
 // c must be a multiple of 8 (4 in f32), within the limits above.
-cudaError_t squeeze_excite(const SqueezeExcite& problem, int multiprocessors, cudaStream_t stream);
+cudaError_t squeeze_excite(const SqueezeExcite& problem, cudaStream_t stream);
 
 }  // namespace pelton::backend::cuda

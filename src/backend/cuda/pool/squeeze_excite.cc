@@ -109,7 +109,7 @@ std::string refuse(const ir::Graph& graph, ir::NodeId id, const device::Target& 
   return {};
 }
 
-std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& target) {
+std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target&) {
   if (instance.outputs[0].count() == 0) return nothing();
   const Parsed p = Parser(instance.node().get_graph("body")).run();
   PELTON_CHECK(p.reason.empty(), p.reason);
@@ -122,8 +122,7 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& 
   g.hidden = static_cast<int>(instance.inputs[static_cast<size_t>(p.w1)].dims[0]);
   g.act1 = p.act1;
   g.act2 = p.act2;
-  const int units = multiprocessors(target);
-  return make_kernel([g, p, units](const RunArgs& args) {
+  return make_kernel([g, p](const RunArgs& args) {
     auto at = [&](int i) { return i < 0 ? nullptr : args.in[static_cast<size_t>(i)]; };
     SqueezeExcite s = g;
     s.x = at(p.x);
@@ -132,7 +131,7 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& 
     s.w2 = at(p.w2);
     s.b2 = at(p.b2);
     s.y = args.out[0];
-    PELTON_CUDA(squeeze_excite(s, units, stream_of(args)));
+    PELTON_CUDA(squeeze_excite(s, stream_of(args)));
   });
 }
 
