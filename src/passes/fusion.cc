@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "passes/fuse_blocks.h"
 #include "passes/group.h"
 #include "passes/rewrite.h"
 
@@ -107,6 +108,10 @@ bool is_reduction(const Graph& g, NodeId id) {
 
 bool fusion(Graph& graph, const Context& context) {
   bool changed = remove_dead(graph);  // a group of dead nodes would have no result
+  if (context.target.kind == device::Kind::cuda) {
+    changed |= fuse_squeeze_excite(graph, context);
+    changed |= fuse_attention_views(graph, context);
+  }
   for (NodeId id : std::vector<NodeId>(graph.order())) {
     if (!graph[id].alive) continue;
     if (graph[id].is("conv") || graph[id].is("conv_transpose"))

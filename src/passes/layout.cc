@@ -21,7 +21,7 @@ class Assign {
     for (NodeId id : std::vector<NodeId>(g_.order())) {
       const Node n = g_[id];  // a copy: inserting conversions moves the nodes
       bool anchor = (n.is("conv") || n.is("conv_transpose") || n.is("conv_backward_data")) &&
-                    g_.type(n.outputs[0]).rank() >= 4;
+                    g_.type(n.outputs[0]).rank() >= 4 && likes_channels_last(id);
       bool meets = false;
       for (ValueId v : n.inputs) meets |= v && converted(v);
       if (!anchor && !meets) continue;
@@ -44,6 +44,18 @@ class Assign {
  private:
   bool converted(ValueId v) const { return g_.type(v).is_tensor() && !g_.type(v).layout.is_plain(); }
 
+  bool on_gpu() const { return context_.target.kind == device::Kind::cuda; }
+  // On a GPU that is what tensor cores read; in f32 the plain layout is as good.
+  bool likes_channels_last(NodeId id) const {
+    return !on_gpu() || g_.type(g_[id].outputs[0]).dtype != DType::f32;
+  }
+  // The first layer of an image network: its kernel reads plain images and yields channels last.
+  bool reads_plain(NodeId id, size_t i) const {
+    const Type& t = g_.type(g_[id].inputs[i]);
+    return on_gpu() && g_[id].is("conv") && i == 0 && t.rank() == 4 && t.layout.is_plain() &&
+           t.shape[1].is_const() && t.shape[1].value() <= 4;
+  }
+
   // Sets the layouts of the node's full-rank inputs (and results, if asked) and keeps them if a kernel
   // agrees.
   bool try_node(NodeId id, bool results) {
@@ -54,12 +66,17 @@ class Assign {
     int64_t rank = g_.type(n.outputs[0]).rank();
     std::vector<ValueId> before = n.inputs;
     std::vector<size_t> touched;
+    bool stays_plain = false;
     for (size_t i = 0; i < n.inputs.size(); ++i) {
       ValueId v = n.inputs[i];
       if (!v || !full_rank(id, i)) continue;
       if (!converted(v)) {
         // Broadcast operands of pointwise ops stay as they are.
         if (!(g_.type(v).shape.size() >= 3)) continue;
+      }
+      if (results && reads_plain(id, i)) {
+        stays_plain = true;
+        continue;
       }
       to_layout(id, i, kChannelsLast);
       touched.push_back(i);
@@ -70,7 +87,7 @@ class Assign {
       if (results && g_.type(v).is_tensor() && g_.type(v).rank() == rank && rank >= 3)
         g_.edit(v).type.layout = kChannelsLast;
     }
-    if (!touched.empty() && context_.oracle->refuse(g_, id).empty()) {
+    if ((!touched.empty() || stays_plain) && context_.oracle->refuse(g_, id).empty()) {
       context_.count("layout/assign");
       changed_ = true;
       return true;

@@ -25,7 +25,7 @@ struct Plan {
   bool weights_shared;
   int floats, bytes;
   __host__ __device__ Plan(const SqueezeExcite& g, int vector, int element_bytes) {
-    by_places = static_cast<int64_t>(g.c) * g.hidden <= 8192 && g.places >= 512;
+    by_places = static_cast<int64_t>(g.c) * g.hidden <= 8192 && g.c <= 1024 && g.places >= 512;
     const int groups = g.c / vector;
     channels = by_places ? g.c : (groups + kCluster - 1) / kCluster * vector;
     const int exchanged = by_places ? g.c : g.hidden;
