@@ -79,7 +79,8 @@ TEST_CASE("squeeze and excite in one launch") {
   const Case cases[] = {{{1, 32, 14, 14}, 8, "silu", "sigmoid"},     {{2, 96, 7, 7}, 4, "silu", "sigmoid"},
                         {{3, 144, 5, 3}, 6, "relu", "hard_sigmoid"}, {{1, 672, 4, 4}, 28, "silu", "sigmoid"},
                         {{1, 1152, 3, 3}, 48, "silu", "sigmoid"},    {{1, 8, 1, 1}, 1, "relu", "sigmoid"},
-                        {{40, 40, 2, 2}, 10, "relu", "sigmoid"}};
+                        {{40, 40, 2, 2}, 10, "relu", "sigmoid"},     {{2, 24, 25, 24}, 6, "silu", "sigmoid"},
+                        {{1, 1024, 2, 2}, 600, "relu", "sigmoid"}};
   for (const Case& c : cases)
     for (const char* type : {"f16", "bf16", "f32"})
       for (bool bias : {true, false}) {
@@ -102,6 +103,6 @@ TEST_CASE("squeeze and excite in one launch") {
           inputs.push_back(random(t, {c.hidden}, 4));
           inputs.push_back(random(t, {channels}, 5));
         }
-        GpuCase(text, inputs, {"squeeze_excite", {}, {}}).check("cuda.squeeze_excite");
+        GpuCase(text, inputs, {"squeeze_excite", {false, false, bias}, {}}).check("cuda.squeeze_excite");
       }
 }

@@ -199,7 +199,7 @@ std::vector<std::shared_ptr<const CudnnPlan>> CudnnGraph::plans(const CudnnPlanW
           holds(numeric, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) ||
           holds(numeric, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION) ||
           holds(numeric, CUDNN_NUMERICAL_NOTE_WINOGRAD) || holds(numeric, CUDNN_NUMERICAL_NOTE_FFT) ||
-          (!wishes.tensor_cores_for_f32 && holds(numeric, CUDNN_NUMERICAL_NOTE_TENSOR_CORE)) ||
+          (!wishes.tensor_cores && holds(numeric, CUDNN_NUMERICAL_NOTE_TENSOR_CORE)) ||
           (!wishes.compiled_at_run_time && holds(behaviour, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION)))
         continue;
       DescriptorHandle plan;

@@ -122,7 +122,6 @@ void add_cudnn_methods(const ConvProblem& p, ConvMethods& to) {
     for (size_t i = 0; i < window.high.size(); ++i)
       window.high[i] = std::max<int64_t>(0, window.high[i] - output_padding[i]);
   const MovedWeights weights(p, last ? MovedWeights::Taps::middle : MovedWeights::Taps::last);
-  const bool tf32 = p.x.dtype != DType::f32;
   auto add = [&](bool fused) {
     CudnnGraph g(cudnn_handle(nullptr));
     const TensorRef tx = g.tensor(p.x.dtype, x, strides_of(x, last)),
@@ -149,7 +148,7 @@ void add_cudnn_methods(const ConvProblem& p, ConvMethods& to) {
       g.pointwise(*mode_of(p.steps.form.steps[i].op), value, operands[static_cast<size_t>(i)], next);
       value = next;
     }
-    for (auto& plan : g.plans({.count = fused ? size_t{3} : size_t{4}, .tensor_cores_for_f32 = tf32}))
+    for (auto& plan : g.plans({.count = fused ? size_t{3} : size_t{4}, .tensor_cores = p.x.dtype != DType::f32 || p.tf32}))
       to.push_back(std::make_unique<CudnnMethod>(std::move(plan), weights, fused, p));
   };
   if (fusable(p)) add(true);

@@ -22,6 +22,7 @@ struct ConvProblem {
   int x_input = 0, w_input = 1;
   StepsPlan steps;  // the bias, then the chain
   int multiprocessors = 132;
+  bool tf32 = false;  // f32 operands may be rounded to it
 
   size_t spatial() const { return x.dims.size() - 2; }
   int64_t taps() const { return element_count(Dims(w.begin() + 2, w.end())); }

@@ -4,17 +4,12 @@
 #include <cooperative_groups.h>
 
 #include "backend/cuda/own/device.cuh"
+#include "backend/cuda/own/mma.cuh"
 
 namespace pelton::backend::cuda {
 namespace {
 
-constexpr int kThreads = 256, kWarps = kThreads / 32, kCluster = 8;
-
-__device__ __forceinline__ float warp_sum(float x) {
-#pragma unroll
-  for (int i = 16; i > 0; i /= 2) x += __shfl_xor_sync(0xFFFFFFFFu, x, i);
-  return x;
-}
+constexpr int kThreads = 256, kCluster = 8;
 
 // What a block of a cluster takes and keeps in shared memory. By channels: some channels of every place, and
 // the blocks add up their parts of the first product. By places: every channel of some places; the blocks add
@@ -29,8 +24,9 @@ struct Plan {
     const int groups = g.c / vector;
     channels = by_places ? g.c : (groups + kCluster - 1) / kCluster * vector;
     const int exchanged = by_places ? g.c : g.hidden;
-    floats = kThreads * vector + 2 * ((channels + 3) / 4 * 4) + (g.hidden + 3) / 4 * 4 +
-             kCluster * ((exchanged + 3) / 4 * 4);
+    // The shares of the second product lie where the sums were.
+    floats = (kThreads * vector > channels + 32 ? kThreads * vector : channels + 32) +
+             2 * ((channels + 3) / 4 * 4) + (g.hidden + 3) / 4 * 4 + kCluster * ((exchanged + 3) / 4 * 4);
     const int weights = 2 * (g.hidden * (channels + 8)) * element_bytes;
     weights_shared = weights <= 96 * 1024;
     bytes = 4 * floats + (weights_shared ? weights : 0);
@@ -42,7 +38,7 @@ __global__ void __launch_bounds__(kThreads) kernel(const SqueezeExcite g) {
   namespace cg = cooperative_groups;
   cg::cluster_group cluster = cg::this_cluster();
   const int rank = static_cast<int>(cluster.block_rank());
-  const int image = blockIdx.x / kCluster, thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
+  const int image = blockIdx.x / kCluster, thread = threadIdx.x;
   const Plan plan(g, V, sizeof(T));
   const int groups = g.c / V;
   const int first_group = plan.by_places ? 0 : groups * rank / kCluster,
@@ -62,19 +58,26 @@ __global__ void __launch_bounds__(kThreads) kernel(const SqueezeExcite g) {
   float* const inner = gates + (plan.channels + 3) / 4 * 4;  // [hidden]
   float* const parts = inner + (g.hidden + 3) / 4 * 4;       // [cluster, exchanged], written by every block
   T* const w1_shared = reinterpret_cast<T*>(shared + plan.floats);  // [hidden, channels + 8]
-  T* const w2_shared = w1_shared + g.hidden * (plan.channels + 8);  // [own, hidden]
+  T* const w2_shared = w1_shared + g.hidden * (plan.channels + 8);
   auto arrival = cluster.barrier_arrive();
   const T* const w1 = static_cast<const T*>(g.w1) + first;
-  const T* const w2 = static_cast<const T*>(g.w2) + static_cast<int64_t>(first) * g.hidden;
+  const T* const w2 = static_cast<const T*>(g.w2) + first;
+  const int pitch = plan.channels + 8;
   if (plan.weights_shared) {
-    // The weights are there before the kernel in front is done.
-    for (int i = thread; i < g.hidden * own_groups; i += kThreads) {
-      const int u = i / own_groups, c = (i - u * own_groups) * V;
-      *reinterpret_cast<Pack<T, V>*>(w1_shared + u * (plan.channels + 8) + c) =
-          *reinterpret_cast<const Pack<T, V>*>(w1 + static_cast<int64_t>(u) * g.c + c);
+    // The weights are on their way before the kernel in front is done.
+    int u = own_groups > 0 ? thread / own_groups : 0, c = own_groups > 0 ? thread - u * own_groups : 0;
+    const int down = own_groups > 0 ? kThreads / own_groups : 0, right = kThreads - down * own_groups;
+    while (own_groups > 0 && u < g.hidden) {
+      copy_16(w1_shared + u * pitch + c * V, w1 + static_cast<int64_t>(u) * g.c + c * V, true);
+      copy_16(w2_shared + u * pitch + c * V, w2 + static_cast<int64_t>(u) * g.c + c * V, true);
+      u += down;
+      c += right;
+      if (c >= own_groups) {
+        c -= own_groups;
+        ++u;
+      }
     }
-    for (int i = thread; i < own * g.hidden / V; i += kThreads)
-      reinterpret_cast<Pack<T, V>*>(w2_shared)[i] = reinterpret_cast<const Pack<T, V>*>(w2)[i];
+    commit_copies();
   }
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -84,12 +87,21 @@ __global__ void __launch_bounds__(kThreads) kernel(const SqueezeExcite g) {
   const int row = own_groups > 0 ? thread / own_groups : 0, column = own_groups > 0 ? thread % own_groups : 0;
   if (row < rows) {
     float sum[V] = {};
-#pragma unroll 8
-    for (int p = first_place + row; p < last_place; p += rows) {
-      float value[V];
-      load_v<V>(x + static_cast<int64_t>(p) * g.c + column * V, value);
+    // Eight places at a time, those behind the end as zeros: one wait for all of them.
+    for (int p = first_place + row; p < last_place; p += 8 * rows) {
+      Pack<T, V> values[8];
 #pragma unroll
-      for (int e = 0; e < V; ++e) sum[e] += value[e];
+      for (int i = 0; i < 8; ++i) {
+#pragma unroll
+        for (int e = 0; e < V; ++e) values[i].v[e] = from_float<T>(0.0f);
+        if (p + i * rows < last_place)
+          values[i] =
+              *reinterpret_cast<const Pack<T, V>*>(x + static_cast<int64_t>(p + i * rows) * g.c + column * V);
+      }
+#pragma unroll
+      for (int i = 0; i < 8; ++i)
+#pragma unroll
+        for (int e = 0; e < V; ++e) sum[e] += to_float(values[i].v[e]);
     }
 #pragma unroll
     for (int e = 0; e < V; ++e) sums[row * own + column * V + e] = sum[e];
@@ -121,17 +133,29 @@ __global__ void __launch_bounds__(kThreads) kernel(const SqueezeExcite g) {
     __syncthreads();
   }
   const float scale = plan.by_places ? 1.0f : 1.0f / static_cast<float>(g.places);
-  for (int u = warp; u < g.hidden; u += kWarps) {
+  if (plan.weights_shared) wait_copies<0>();
+  __syncthreads();
+  // Four lanes an inner unit, V channels at a time.
+  for (int first_u = 0; first_u < g.hidden; first_u += kThreads / 4) {
+    const int u = first_u + thread / 4;
     float s = 0;
-    for (int c = lane; c < own; c += 32)
-      s = fmaf(to_float(plan.weights_shared ? w1_shared[u * (plan.channels + 8) + c]
-                                            : w1[static_cast<int64_t>(u) * g.c + c]),
-               means[c] * scale, s);
-    s = warp_sum(s);
+    if (u < g.hidden)
+      for (int c = thread % 4 * V; c < own; c += 4 * V) {
+        float weight[V];
+        load_v<V>(plan.weights_shared ? w1_shared + u * pitch + c : w1 + static_cast<int64_t>(u) * g.c + c,
+                  weight);
+#pragma unroll
+        for (int e = 0; e < V; ++e) s = fmaf(weight[e], means[c + e], s);
+      }
+    s += __shfl_xor_sync(0xFFFFFFFFu, s, 1);
+    s += __shfl_xor_sync(0xFFFFFFFFu, s, 2);
+    if (u >= g.hidden) continue;
+    s *= scale;
     if (plan.by_places) {
-      if (lane == 0) inner[u] = s;
-    } else if (lane < kCluster) {
-      cluster.map_shared_rank(parts, lane)[rank * exchanged + u] = s;
+      if (thread % 4 == 0) inner[u] = s;
+    } else {
+      cluster.map_shared_rank(parts, thread % 4)[rank * exchanged + u] = s;
+      cluster.map_shared_rank(parts, thread % 4 + 4)[rank * exchanged + u] = s;
     }
   }
   if (plan.by_places)
@@ -150,17 +174,24 @@ __global__ void __launch_bounds__(kThreads) kernel(const SqueezeExcite g) {
     inner[u] = s[0];
   }
   __syncthreads();
-  const int across = g.hidden > 8 ? 8 : 2;  // lanes of a channel
-  for (int c = thread / across; c < (own + 127) / 128 * 128; c += kThreads / across) {
+  // A thread a channel; where there are fewer channels than threads, several share one.
+  const int own_round = (own + 31) / 32 * 32,
+            shares = own_round > 0 && own_round < kThreads ? kThreads / own_round : 1;
+  const int share = own_round > 0 ? thread / own_round : 0;
+  for (int c = shares > 1 ? thread - share * own_round : thread; c < own && share < shares; c += kThreads) {
     float s = 0;
-    if (c < own)
-      for (int u = thread % across; u < g.hidden; u += across)
-        s = fmaf(to_float(plan.weights_shared ? w2_shared[c * g.hidden + u]
-                                              : w2[static_cast<int64_t>(c) * g.hidden + u]),
-                 inner[u], s);
-    for (int i = across / 2; i > 0; i /= 2) s += __shfl_xor_sync(0xFFFFFFFFu, s, i);
-    if (c >= own || thread % across != 0) continue;
-    float total[1] = {s + (g.b2 ? to_float(static_cast<const T*>(g.b2)[first + c]) : 0.0f)};
+#pragma unroll 4
+    for (int u = share; u < g.hidden; u += shares)
+      s = fmaf(
+          to_float(plan.weights_shared ? w2_shared[u * pitch + c] : w2[static_cast<int64_t>(u) * g.c + c]),
+          inner[u], s);
+    sums[share * own_round + c] = s;
+    if (shares > 1) break;
+  }
+  __syncthreads();
+  for (int c = thread; c < own; c += kThreads) {
+    float total[1] = {g.b2 ? to_float(static_cast<const T*>(g.b2)[first + c]) : 0.0f};
+    for (int i = 0; i < shares; ++i) total[0] += sums[i * own_round + c];
     apply_step<1>(g.act2, total, 0, 0, 0, 0);
     gates[c] = total[0];
   }
@@ -170,13 +201,20 @@ __global__ void __launch_bounds__(kThreads) kernel(const SqueezeExcite g) {
   float gate[V];
 #pragma unroll
   for (int e = 0; e < V; ++e) gate[e] = gates[column * V + e];
-#pragma unroll 4
-  for (int p = first_place + row; p < last_place; p += rows) {
-    float value[V];
-    load_v<V>(x + static_cast<int64_t>(p) * g.c + column * V, value);
+  for (int p = first_place + row; p < last_place; p += 4 * rows) {
+    Pack<T, V> values[4];
 #pragma unroll
-    for (int e = 0; e < V; ++e) value[e] *= gate[e];
-    store_v<V>(y + static_cast<int64_t>(p) * g.c + column * V, value);
+    for (int i = 0; i < 4; ++i)
+      if (p + i * rows < last_place)
+        values[i] =
+            *reinterpret_cast<const Pack<T, V>*>(x + static_cast<int64_t>(p + i * rows) * g.c + column * V);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (p + i * rows >= last_place) break;
+#pragma unroll
+      for (int e = 0; e < V; ++e) values[i].v[e] = from_float<T>(to_float(values[i].v[e]) * gate[e]);
+      *reinterpret_cast<Pack<T, V>*>(y + static_cast<int64_t>(p + i * rows) * g.c + column * V) = values[i];
+    }
   }
 }
 

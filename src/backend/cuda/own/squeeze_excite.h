@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Squeeze-and-excite in one launch: y = x * act2(w2 act1(w1 mean(x) + b1) + b2) for x[N,P,C] (channels last,
-// P places), w1[H,C], w2[C,H]. A cluster of blocks takes an image, each block some of its channels; the
-// blocks exchange sums through their shared memory.
+// P places), w1[H,C], w2[C,H] (read as its transpose). A cluster of blocks takes an image, each block some of
+// its channels; the blocks exchange sums through their shared memory.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -14,7 +14,7 @@ struct SqueezeExcite {
   const void* x = nullptr;
   const void* w1 = nullptr;
   const void* b1 = nullptr;  // [H] or null
-  const void* w2 = nullptr;
+  const void* w2 = nullptr;  // [H,C], the second layer's weights transposed
   const void* b2 = nullptr;  // [C] or null
   void* y = nullptr;
   Elem type = Elem::f16;  // of all of them

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Groups of kind "squeeze_excite" (passes/squeeze_excite.h): x * act2(conv1x1(act1(conv1x1(mean(x))))).
 #include "backend/cuda/own/squeeze_excite.h"
+#include <algorithm>
+#include <cstring>
+
 #include "backend/cuda/implementations.h"
 #include "backend/cuda/own/host.h"
+#include "backend/cuda/own/move_taps.h"
 #include "backend/cuda/own/steps.h"
 #include "ir/op.h"
 
@@ -109,6 +113,19 @@ std::string refuse(const ir::Graph& graph, ir::NodeId id, const device::Target& 
   return {};
 }
 
+// [rows, columns] to [columns, rows].
+Tensor transposed(const Tensor& t, int64_t rows, int64_t columns) {
+  Tensor out(t.dtype(), {columns, rows});
+  const auto size = static_cast<size_t>(bits(t.dtype()) / 8);
+  const auto* from = static_cast<const std::byte*>(t.data());
+  auto* to = static_cast<std::byte*>(out.mutable_data());
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c)
+      std::memcpy(to + static_cast<size_t>(c * rows + r) * size,
+                  from + static_cast<size_t>(r * columns + c) * size, size);
+  return out;
+}
+
 std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target&) {
   if (instance.outputs[0].count() == 0) return nothing();
   const Parsed p = Parser(instance.node().get_graph("body")).run();
@@ -122,17 +139,37 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target&)
   g.hidden = static_cast<int>(instance.inputs[static_cast<size_t>(p.w1)].dims[0]);
   g.act1 = p.act1;
   g.act2 = p.act2;
-  return make_kernel([g, p](const RunArgs& args) {
-    auto at = [&](int i) { return i < 0 ? nullptr : args.in[static_cast<size_t>(i)]; };
-    SqueezeExcite s = g;
-    s.x = at(p.x);
-    s.w1 = at(p.w1);
-    s.b1 = at(p.b1);
-    s.w2 = at(p.w2);
-    s.b2 = at(p.b2);
-    s.y = args.out[0];
-    PELTON_CUDA(squeeze_excite(s, stream_of(args)));
-  });
+  // The kernel reads the second weights as [hidden, channels].
+  const Tensor& w2 = instance.constants[static_cast<size_t>(p.w2)];
+  KernelNeeds needs;
+  Packed turned;
+  if (w2.defined()) {
+    turned =
+        shared_packed(w2, "transposed", [&] { return upload(transposed(w2, g.c, g.hidden), "weights"); });
+    needs.packed.push_back(turned);
+    needs.unread.push_back(static_cast<size_t>(p.w2));
+  } else {
+    needs.scratch_bytes = static_cast<int64_t>(g.c) * g.hidden * elem_bytes(g.type);
+  }
+  return make_kernel(
+      [g, p, turned](const RunArgs& args) {
+        auto at = [&](int i) { return i < 0 ? nullptr : args.in[static_cast<size_t>(i)]; };
+        SqueezeExcite s = g;
+        s.x = at(p.x);
+        s.w1 = at(p.w1);
+        s.b1 = at(p.b1);
+        s.b2 = at(p.b2);
+        s.y = args.out[0];
+        if (turned) {
+          s.w2 = turned->get();
+        } else {
+          PELTON_CUDA(
+              move_taps(at(p.w2), args.scratch, elem_bytes(g.type), 1, g.c, g.hidden, stream_of(args)));
+          s.w2 = args.scratch;
+        }
+        PELTON_CUDA(squeeze_excite(s, stream_of(args)));
+      },
+      std::move(needs));
 }
 
 }  // namespace
