@@ -64,6 +64,8 @@ class Device {
   virtual void* allocate_pinned(int64_t bytes, std::string_view what) = 0;
   virtual void release_pinned(void* memory) noexcept = 0;
   virtual int64_t free_bytes() const = 0;
+  // The most that this process held at once through this library; of all devices of the kind together.
+  virtual int64_t peak_bytes() const = 0;
   virtual std::unique_ptr<Stream> make_stream() = 0;
   // A stream of the caller's, by its native handle; stays the caller's.
   virtual std::unique_ptr<Stream> adopt_stream(void* native) = 0;

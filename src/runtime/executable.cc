@@ -59,31 +59,45 @@ Executable::Executable(std::shared_ptr<const Plan> plan, const backend::Registry
       options_(options),
       choices_(plan_->choices),
       pool_(std::make_unique<Pool>(options.memory_budget_bytes)) {
+  if (target_.kind != device::Kind::cpu) device_ = registry.open(target_);
+  if (!choices_.empty() && plan_->target.kind != target_.kind) {
+    notes_.push_back(cat("the plan was compiled for ", plan_->target.name, " and runs on ", target_.name,
+                         ": implementations are chosen anew, its fusions and layouts stay"));
+    choices_.clear();
+  }
   if (choices_.empty())
-    choices_ = choose_all(plan_->graph, registry, target);
+    choices_ = choose_all(plan_->graph, registry, target_);
   else
-    resolve(choices_, plan_->graph);
+    resolve(choices_, plan_->graph, target_);
   for (const std::string& note : notes_) log_info(note);
-  region_ =
-      std::make_unique<Region>(plan_->graph, choices_, registry, target_,
-                               RegionOptions{options.max_programs, options.check_memory, &pool_->budget});
+  region_ = std::make_unique<Region>(plan_->graph, choices_, registry, target_,
+                                     RegionOptions{.max_programs = options.max_programs,
+                                                   .max_graphs = options.max_graphs,
+                                                   .check_memory = options.check_memory,
+                                                   .budget = &pool_->budget,
+                                                   .device = device_});
   pool_->budget.take(region_->constant_bytes(), 0, "the plan's weights");
 }
 
 Executable::~Executable() = default;
 
-void Executable::resolve(std::vector<Choice>& choices, const Graph& graph) {
+void Executable::resolve(std::vector<Choice>& choices, const Graph& graph, const device::Target& target) {
+  const device::Target host = device::host_of(target);
   PELTON_CHECK(choices.size() == graph.node_count(), choices.size(), " choices for ", graph.node_count(),
                " nodes");
   for (size_t i = 0; i < choices.size(); ++i) {
     Choice& c = choices[i];
     NodeId id = graph.order()[i];
-    for (BodyChoices& body : c.bodies) resolve(body.choices, graph[id].get_graph(body.attr));
+    for (BodyChoices& body : c.bodies) resolve(body.choices, graph[id].get_graph(body.attr), host);
     if (c.implementation == kReference || c.implementation == kNothing) continue;
     const backend::Implementation* found = registry_.find(c.implementation);
-    std::string reason = found ? found->refuse(graph, id, target_) : std::string("is not in this build");
+    std::string reason = "is not in this build";
+    if (found && found->device != target.kind && found->device != host.kind)
+      reason = cat("is for ", device::to_string(found->device));
+    else if (found)
+      reason = found->refuse(graph, id, found->device == target.kind ? target : host);
     if (reason.empty()) continue;
-    Choice other = choose(graph, id, registry_, target_);
+    Choice other = choose(graph, id, registry_, target);
     notes_.push_back(cat(graph.describe(id), ": ", c.implementation, " ", found ? "refuses here: " : "",
                          reason, "; runs on ", other.implementation));
     c = std::move(other);
@@ -124,7 +138,7 @@ Context Executable::context() const {
     frame = std::move(pool_->free.back());
     pool_->free.pop_back();
   } else {
-    frame = std::make_unique<Frame>(*region_);
+    frame = Frame::make(*region_);
     ++pool_->made;
   }
   return Context(shared_from_this(), std::move(frame));
@@ -147,7 +161,7 @@ void Executable::prepare(const std::vector<Dims>& input_dims) const {
   if (input_dims.size() != g.inputs.size())
     fail(ErrorCode::usage,
          cat("the plan takes ", g.inputs.size(), " inputs, got sizes for ", input_dims.size()));
-  Frame frame(*region_);
+  Frame frame(*region_);  // of the host: only finds sizes
   for (size_t i = 0; i < input_dims.size(); ++i) {
     const Type& type = g.type(g.inputs[i]);
     if (type.is_tensor())
@@ -165,6 +179,7 @@ void Executable::prepare(const std::vector<Dims>& input_dims) const {
 Memory Executable::memory() const {
   Memory m;
   m.weights = region_->constant_bytes();
+  m.device_weights = region_->device_constant_bytes();
   m.packed = region_->packed_bytes();
   m.arena = region_->arena_bytes();
   m.scratch = region_->scratch_bytes();
@@ -229,6 +244,19 @@ void Context::bind_input(size_t index, Dims dims, const void* data) {
   frame_->set_input(index, Tensor::borrow(type.dtype, std::move(dims), data, nullptr));
 }
 
+void Context::bind_device_input(size_t index, Dims dims, const void* data) {
+  const Graph& g = executable_->graph();
+  if (index >= g.inputs.size())
+    fail(ErrorCode::usage, cat("the plan has ", g.inputs.size(), " inputs, got index ", index));
+  frame_->bind_device_input(index, std::move(dims), data);
+}
+
+void Context::bind_device_output(size_t index, void* data, int64_t bytes) {
+  if (size_t count = executable_->graph().outputs.size(); index >= count)
+    fail(ErrorCode::usage, cat("the plan has ", count, " outputs, got index ", index));
+  frame_->bind_device_output(index, data, bytes);
+}
+
 void Context::bind_output(size_t index, void* data, int64_t bytes) {
   if (size_t count = executable_->graph().outputs.size(); index >= count)
     fail(ErrorCode::usage, cat("the plan has ", count, " outputs, got index ", index));
@@ -251,7 +279,7 @@ std::vector<Dims> Context::output_dims() {
   return out;
 }
 
-const Tensor& Context::state(size_t slot) const {
+const Tensor& Context::state(size_t slot) {
   return frame_->state(slot);
 }
 void Context::set_state(size_t slot, Tensor value) {

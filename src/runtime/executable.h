@@ -19,17 +19,19 @@ struct ExecutableOptions {
   int max_contexts = 0;             // 0: no limit
   int64_t wait_ns = -1;             // for a free context; -1: as long as it takes, 0: refuse at once (busy)
   int64_t memory_budget_bytes = 0;  // weights, kernels and contexts together; 0: no limit
+  int max_graphs = 16;              // captured graphs kept by a context on a device (least recently used go)
   int max_programs = 64;      // sets of input sizes whose prepared kernels are kept (least recently used go)
   bool check_memory = false;  // derive the memory plan a second time and compare
 };
 
 // Bytes, for the sizes in use so far.
 struct Memory {
-  int64_t weights = 0;   // constants of the plan (shared between plans by content)
-  int64_t packed = 0;    // weights that kernels re-ordered
-  int64_t arena = 0;     // of one context
-  int64_t scratch = 0;   // of one context; part of its arena
-  int64_t contexts = 0;  // contexts that exist
+  int64_t weights = 0;         // constants of the plan (shared between plans by content)
+  int64_t device_weights = 0;  // of them, those on the device
+  int64_t packed = 0;          // weights that kernels re-ordered
+  int64_t arena = 0;           // of one context
+  int64_t scratch = 0;         // of one context; part of its arena
+  int64_t contexts = 0;        // contexts that exist
   int64_t total() const { return weights + packed + contexts * arena; }
 };
 
@@ -48,12 +50,21 @@ struct StepEvent {
   double bytes() const;  // of operands and results
 };
 
+// Where the time of a run on a device went; all in milliseconds, by the device's own clock.
+struct PhaseTimes {
+  double upload = 0, compute = 0, download = 0;
+};
+
 struct RunOptions {
   ir::RandomKey random;
   const std::atomic<bool>* cancel = nullptr;  // looked at between nodes
   int64_t deadline_ns = 0;                    // on the clock of now_ns(); 0: none
   std::function<void(const StepEvent&)> observe;
   bool plain_values = false;  // observe gets values in plain layout, at the price of copies
+  // Devices only. The caller's stream, by its native handle: the run is enqueued there, and where every
+  // result is bound in device memory nothing waits for it. Null: a stream of the context's own, waited for.
+  void* stream = nullptr;
+  PhaseTimes* phases = nullptr;  // filled if not null
 };
 
 class Region;
@@ -75,13 +86,17 @@ class Context {
   // size the run gives it (output_dims).
   void bind_input(size_t index, Dims dims, const void* data);
   void bind_output(size_t index, void* data, int64_t bytes);
+  // The same in memory of the device that the plan runs on. A run whose addresses differ from those before is
+  // not replayed from a captured graph until it is repeated.
+  void bind_device_input(size_t index, Dims dims, const void* data);
+  void bind_device_output(size_t index, void* data, int64_t bytes);
   void run_bound(const RunOptions& options = {});
   std::vector<ir::HostValue> outputs();  // of the last run_bound; results that were not bound move out
   // Sizes of the results for the inputs bound now; bad_shape if they depend on data.
   std::vector<Dims> output_dims();
 
   // State slots in graph order. They start at their initial values and change with each run.
-  const Tensor& state(size_t slot) const;
+  const Tensor& state(size_t slot);
   void set_state(size_t slot, Tensor value);
   void reset_state();
 
@@ -106,6 +121,7 @@ class Executable : public std::enable_shared_from_this<Executable> {
   const Plan& plan() const { return *plan_; }
   const ir::Graph& graph() const { return plan_->graph; }
   const device::Target& target() const { return target_; }
+  device::Device* device() const { return device_.get(); }         // null on the CPU
   const std::vector<Choice>& choices() const { return choices_; }  // those that run here
   const std::vector<std::string>& notes() const { return notes_; }
 
@@ -123,8 +139,9 @@ class Executable : public std::enable_shared_from_this<Executable> {
   struct Pool;
   Executable(std::shared_ptr<const Plan> plan, const backend::Registry& registry,
              const device::Target& target, const ExecutableOptions& options);
-  void resolve(std::vector<Choice>& choices, const ir::Graph& graph);
-  const Executable& unguarded() const;  // made on first need
+  void resolve(std::vector<Choice>& choices, const ir::Graph& graph, const device::Target& target);
+  const Executable& unguarded() const;      // made on first need
+  std::shared_ptr<device::Device> device_;  // null on the CPU
   void give_back(std::unique_ptr<Frame> frame) const;
 
   std::shared_ptr<const Plan> plan_;

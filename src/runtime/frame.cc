@@ -11,6 +11,7 @@
 #include "base/thread_pool.h"
 #include "interp/interpreter.h"
 #include "ir/op.h"
+#include "runtime/device_frame.h"
 
 namespace pelton::runtime {
 
@@ -66,6 +67,11 @@ std::string input_place(const Graph& g, size_t index) {
 
 }  // namespace
 
+std::unique_ptr<Frame> Frame::make(const Region& region) {
+  if (region.device()) return std::make_unique<DeviceFrame>(region);
+  return std::make_unique<Frame>(region);
+}
+
 Frame::Frame(const Region& region) : region_(region), poison_(poison_wanted()) {
   const Graph& g = region.graph();
   inputs_.resize(g.inputs.size());
@@ -83,7 +89,7 @@ Frame::Frame(const Region& region) : region_(region), poison_(poison_wanted()) {
     for (size_t j = 0; j < i; ++j)
       if (g.slots[j].name == g.slots[i].tied_to) owner_[i] = owner_[j];
   }
-  reset_state();
+  Frame::reset_state();
 }
 
 Frame::~Frame() {
@@ -133,6 +139,16 @@ void Frame::bind_output(size_t index, void* data, int64_t bytes) {
   bound_[index] = {data, bytes};
 }
 
+void Frame::bind_device_input(size_t index, Dims, const void*) {
+  fail(ErrorCode::usage, "the plan runs on the CPU, which has no device memory",
+       input_place(region_.graph(), index));
+}
+
+void Frame::bind_device_output(size_t index, void*, int64_t) {
+  fail(ErrorCode::usage, "the plan runs on the CPU, which has no device memory",
+       cat("output '", region_.graph().output_name(index), "'"));
+}
+
 void Frame::find_sizes(const SymbolValues& outer) {
   if (sizes_known_ && outer == outer_) {
     if (region_.segments().size() > 1) symbols_ = base_symbols_;
@@ -151,7 +167,7 @@ void Frame::find_sizes(const SymbolValues& outer) {
     interp::bind_symbols(type, inputs_[i].tensor.dims(), symbols_, input_place(g, i));
   }
   for (size_t i = 0; i < g.slots.size(); ++i)
-    interp::bind_symbols(g.slots[i].type, state(i).dims(), symbols_,
+    interp::bind_symbols(g.slots[i].type, state_[owner_[i]].dims(), symbols_,
                          cat("state slot '", g.slots[i].name, "'"));
   for (const auto& [name, value] : symbols_)
     if (auto it = g.symbols->ranges.find(name); it != g.symbols->ranges.end() && region_.depth() == 0)
@@ -293,24 +309,27 @@ void Frame::run_segment(size_t segment, const RunOptions& options) {
   for (ValueId v : region_.released_after(segment)) host_[v.index] = HostValue();
 }
 
+void Frame::check_interrupts(const Step& step, const RunOptions& options) const {
+  if (options.cancel && options.cancel->load(std::memory_order_relaxed))
+    fail(ErrorCode::cancelled, "the run was cancelled", cat("before ", region_.graph().describe(step.node)));
+  throw_if_interrupted();
+  if (options.deadline_ns && now_ns() > options.deadline_ns)
+    fail(ErrorCode::deadline, "the deadline of the run has passed",
+         cat("before ", region_.graph().describe(step.node)));
+}
+
 void Frame::run_steps(const Loaded& l, const RunOptions& options) {
   const Program& p = *l.program;
   size_t freed = 0;
   for (uint32_t s = 0; s < p.steps.size(); ++s) {
     const Step& step = p.steps[s];
-    if (options.cancel && options.cancel->load(std::memory_order_relaxed))
-      fail(ErrorCode::cancelled, "the run was cancelled",
-           cat("before ", region_.graph().describe(step.node)));
-    throw_if_interrupted();
-    if (options.deadline_ns && now_ns() > options.deadline_ns)
-      fail(ErrorCode::deadline, "the deadline of the run has passed",
-           cat("before ", region_.graph().describe(step.node)));
+    check_interrupts(step, options);
     int64_t start_ns = options.observe ? now_ns() : 0;
     if (step.kernel)
       run_kernel(l, step, options);
     else
       run_reference(l, step, options);
-    if (options.observe) report(l, step, start_ns, options);
+    if (options.observe) report(l, step, start_ns, now_ns(), options);
     if (poison_)
       for (; freed < p.freed.size() && p.freed[freed].step == s; ++freed)
         std::memset(arena_ + p.freed[freed].offset, kPoison, static_cast<size_t>(p.freed[freed].bytes));

@@ -11,33 +11,42 @@
 
 namespace pelton::runtime {
 
+// Runs on the host. DeviceFrame (device_frame.h) runs on a device with memory of its own.
 class Frame {
  public:
-  explicit Frame(const Region& region);  // the region must outlive the frame
-  ~Frame();
+  // The region must outlive the frame.
+  static std::unique_ptr<Frame> make(const Region& region);
+  explicit Frame(const Region& region);
+  virtual ~Frame();
+  Frame(const Frame&) = delete;
+  Frame& operator=(const Frame&) = delete;
 
   // Checks kind, dtype and rank; sizes are checked when the frame runs.
-  void set_input(size_t index, ir::HostValue value);
-  void bind_output(size_t index, void* data, int64_t bytes);  // data null: unbound
+  virtual void set_input(size_t index, ir::HostValue value);
+  virtual void bind_output(size_t index, void* data, int64_t bytes);  // data null: unbound
+  // Buffers in device memory; a frame of the host has a usage error for them.
+  virtual void bind_device_input(size_t index, Dims dims, const void* data);
+  virtual void bind_device_output(size_t index, void* data, int64_t bytes);
   // `outer`: sizes of symbols known from the graph around a sub-graph.
-  void run(const RunOptions& options, const SymbolValues& outer = {});
-  const ir::HostValue& input(size_t index) const { return inputs_[index]; }
+  virtual void run(const RunOptions& options, const SymbolValues& outer = {});
+  // On the host; of an input that was bound in device memory, a copy.
+  virtual ir::HostValue input(size_t index) { return inputs_[index]; }
   // Takes the results of a run that another frame did on the same inputs.
-  void adopt_outputs(std::vector<ir::HostValue> outputs);
-  void unbind();
+  virtual void adopt_outputs(std::vector<ir::HostValue> outputs);
+  virtual void unbind();
   // Results of the last run; a bound result borrows the bound buffer. Moves them out.
-  std::vector<ir::HostValue> take_outputs();
+  virtual std::vector<ir::HostValue> take_outputs();
   // Finds the sizes of the run from the inputs set now; throws where they do not fit the graph.
   void find_sizes(const SymbolValues& outer);
   const SymbolValues& symbols() const { return symbols_; }
   bool breaks_a_guard() const;  // after find_sizes()
 
-  const Tensor& state(size_t slot) const { return state_[owner_[slot]]; }
-  void set_state(size_t slot, Tensor value);
-  void reset_state();
-  int64_t arena_bytes() const;  // sub-graphs included
+  virtual const Tensor& state(size_t slot) { return state_[owner_[slot]]; }
+  virtual void set_state(size_t slot, Tensor value);
+  virtual void reset_state();
+  virtual int64_t arena_bytes() const;  // sub-graphs included
 
- private:
+ protected:
   // A program with its operands resolved to addresses.
   struct Loaded {
     std::shared_ptr<const Program> program;
@@ -55,10 +64,12 @@ class Frame {
   void run_steps(const Loaded& loaded, const RunOptions& options);
   void run_kernel(const Loaded& loaded, const Step& step, const RunOptions& options);
   void run_reference(const Loaded& loaded, const Step& step, const RunOptions& options);
-  void report(const Loaded& loaded, const Step& step, int64_t start_ns, const RunOptions& options);
+  void report(const Loaded& loaded, const Step& step, int64_t start_ns, int64_t end_ns,
+              const RunOptions& options);
   void allocate_results(const Program& program);
   void finish();
   void copy_to_bound(size_t output);
+  void check_interrupts(const Step& step, const RunOptions& options) const;
   void* address(const Ref& ref);
   ir::HostValue value_of(const Ref& ref, void* at, bool plain) const;
   ir::HostValue result(ir::ValueId v);

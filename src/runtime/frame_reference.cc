@@ -67,7 +67,7 @@ void Frame::run_reference(const Loaded& l, const Step& step, const RunOptions& o
           return interp::run(body, args, {}, inner).outputs;
         }
         std::unique_ptr<Frame>& frame = bodies_[region];
-        if (!frame) frame = std::make_unique<Frame>(*region);
+        if (!frame) frame = Frame::make(*region);
         for (size_t i = 0; i < args.size(); ++i) frame->set_input(i, std::move(args[i]));
         frame->run(options, symbols_);
         std::vector<HostValue> results = frame->take_outputs();
@@ -111,8 +111,8 @@ void Frame::run_reference(const Loaded& l, const Step& step, const RunOptions& o
   }
 }
 
-void Frame::report(const Loaded& l, const Step& step, int64_t start_ns, const RunOptions& options) {
-  int64_t end_ns = now_ns();
+void Frame::report(const Loaded& l, const Step& step, int64_t start_ns, int64_t end_ns,
+                   const RunOptions& options) {
   const Program& p = *l.program;
   auto values = [&](uint32_t first, uint32_t count, bool results) {
     std::vector<HostValue> out;

@@ -73,19 +73,25 @@ Choice choose(const Graph& graph, NodeId id, const backend::Registry& registry,
   }
   const Node& n = graph[id];
   std::string reason = kernel_free_reason(graph, id);
-  for (const backend::Implementation* candidate : registry.candidates(n.op->name, target.kind)) {
-    std::string refusal = reason.empty() ? candidate->refuse(graph, id, target) : reason;
-    if (refusal.empty()) {
-      choice.implementation = candidate->name;
-      return choice;
+  auto pick = [&](const device::Target& t) {
+    for (const backend::Implementation* candidate : registry.candidates(n.op->name, t.kind)) {
+      std::string refusal = reason.empty() ? candidate->refuse(graph, id, t) : reason;
+      if (refusal.empty()) {
+        choice.implementation = candidate->name;
+        return true;
+      }
+      choice.refusals.push_back({std::string(candidate->name), std::move(refusal)});
     }
-    choice.refusals.push_back({std::string(candidate->name), std::move(refusal)});
-  }
+    return false;
+  };
+  if (pick(target)) return choice;
+  const device::Target host = device::host_of(target);
+  if (target.kind != host.kind && pick(host)) return choice;
   choice.implementation = kReference;
   if (is_control(n))
     for (const auto& [key, value] : n.attrs)
       if (auto body = std::get_if<GraphPtr>(&value))
-        choice.bodies.push_back({key, choose_all(**body, registry, target)});
+        choice.bodies.push_back({key, choose_all(**body, registry, host)});
   return choice;
 }
 

@@ -59,8 +59,9 @@ struct Plan {
   std::shared_ptr<const Plan> unguarded;
 };
 
-// The first implementation of the registry that takes the node on `target`, with the refusals before it.
-// Nodes that cost nothing get kNothing, those that nothing takes kReference.
+// The first implementation of the registry that takes the node on `target`, with the refusals before it; for
+// a device, else the first that takes it on the host. Nodes that cost nothing get kNothing, those that
+// nothing takes kReference.
 Choice choose(const ir::Graph& graph, ir::NodeId node, const backend::Registry& registry,
               const device::Target& target);
 std::vector<Choice> choose_all(const ir::Graph& graph, const backend::Registry& registry,

@@ -58,7 +58,9 @@ std::shared_ptr<const backend::Kernel> Region::kernel(size_t position, const Sym
         if (auto kernel = weak.lock()) return kernel;
   }
   const ir::Node& n = graph_[node.id];
-  backend::Instance instance{graph_, node.id, {}, {}, {}, symbols, target_.threads};
+  const device::Target& target = node.on_device ? target_ : host_;
+  if (node.on_device) options_.device->activate();
+  backend::Instance instance{graph_, node.id, {}, {}, {}, symbols, target.threads};
   auto spec = [&](ValueId v) {
     const Type& t = graph_.type(v);
     if (!t.is_tensor()) return backend::TensorSpec{};
@@ -77,7 +79,7 @@ std::shared_ptr<const backend::Kernel> Region::kernel(size_t position, const Sym
   }
   for (ValueId v : n.outputs) instance.outputs.push_back(spec(v));
   std::shared_ptr<const backend::Kernel> built =
-      with_place(graph_.describe(node.id), [&] { return node.kernel->prepare(instance, target_); });
+      with_place(graph_.describe(node.id), [&] { return node.kernel->prepare(instance, target); });
   PELTON_CHECK(built, node.kernel->name, " prepared nothing for ", graph_.describe(node.id));
   if (built->packed_bytes() > 0) forget_packed(node.id);
   std::lock_guard lock(mutex_);
@@ -106,6 +108,7 @@ std::shared_ptr<const Program> Region::build(size_t segment, const SymbolValues&
     Step step;
     step.position = i;
     step.node = node.id;
+    step.on_device = node.on_device;
     step.first_in = static_cast<uint32_t>(p->refs.size());
     step.in_count = static_cast<uint32_t>(n.inputs.size());
     for (ValueId v : n.inputs) p->refs.push_back(ref(v, symbols));
@@ -130,6 +133,11 @@ std::shared_ptr<const Program> Region::build(size_t segment, const SymbolValues&
     if (!step.kernel) continue;
     step.scratch_bytes = step.kernel->scratch_bytes();
     p->scratch_bytes = std::max(p->scratch_bytes, step.scratch_bytes);
+  }
+  for (Step& step : p->steps) {
+    if (!step.on_device) continue;
+    for (uint32_t i = 0; i < step.in_count; ++i) p->refs[step.first_in + i].read = step.kernel->reads(i);
+    step.capturable = step.kernel->capturable();
   }
   for (const Ref& r : p->refs) p->touched_bytes += r.bytes;
   p->order = Order::list(static_cast<int>(p->steps.size()));

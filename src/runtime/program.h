@@ -28,12 +28,14 @@ struct Ref {
   ir::ValueId value;
   Dims dims;          // of tensors whose size is known when the segment is prepared
   int64_t bytes = 0;  // likewise, in the physical layout
+  bool read = true;   // false: an operand whose bytes its kernel does not look at
 };
 
 struct Step {
   uint32_t position = 0;  // in graph.order()
   ir::NodeId node;
-  const backend::Kernel* kernel = nullptr;                            // null: the reference function
+  const backend::Kernel* kernel = nullptr;  // null: the reference function
+  bool on_device = false, capturable = false;
   uint32_t first_in = 0, in_count = 0, first_out = 0, out_count = 0;  // in Program::refs
   int64_t scratch_offset = 0, scratch_bytes = 0;
 };

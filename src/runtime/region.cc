@@ -6,6 +6,7 @@
 #include <set>
 
 #include "ir/op.h"
+#include "runtime/device_weights.h"
 
 namespace pelton::runtime {
 
@@ -43,7 +44,12 @@ Tensor aligned(const Tensor& tensor) {
 
 Region::Region(const Graph& graph, const std::vector<Choice>& choices, const backend::Registry& registry,
                const device::Target& target, const RegionOptions& options, int depth)
-    : graph_(graph), registry_(registry), target_(target), options_(options), depth_(depth) {
+    : graph_(graph),
+      registry_(registry),
+      target_(target),
+      host_(device::host_of(target)),
+      options_(options),
+      depth_(depth) {
   const auto& order = graph.order();
   PELTON_CHECK(choices.size() == order.size(), "graph '", graph.name, "' has ", order.size(), " nodes and ",
                choices.size(), " choices");
@@ -55,14 +61,17 @@ Region::Region(const Graph& graph, const std::vector<Choice>& choices, const bac
     if (choice.implementation != kReference && choice.implementation != kNothing) {
       node.kernel = registry.find(choice.implementation);
       PELTON_CHECK(node.kernel, "no implementation '", choice.implementation, "'");
+      node.on_device = options.device && node.kernel->device == target.kind;
     }
     for (const std::string& s : symbols_of(graph, order[i])) node.symbols.push_back(s);
     nodes_.push_back(std::move(node));
+    RegionOptions inner_options = options;  // control flow runs on the host, its sub-graphs with it
+    inner_options.device = nullptr;
     for (const BodyChoices& body : choice.bodies) {
       const Graph* inner = &graph[order[i]].get_graph(body.attr);
       if (!bodies_.count(inner))
-        bodies_.emplace(inner,
-                        std::make_unique<Region>(*inner, body.choices, registry, target, options, depth + 1));
+        bodies_.emplace(
+            inner, std::make_unique<Region>(*inner, body.choices, registry, host_, inner_options, depth + 1));
     }
   }
   cut_into_segments();
@@ -136,6 +145,7 @@ void Region::place_values() {
         ValueId root = values_[v.index].root;
         if (made_in[root.index] != s) escapes[root.index] = true;
         values_[root.index].last_segment = s;
+        values_[root.index].device_reads |= node.on_device;
       }
       for (ValueId v : n.outputs) {
         made_in[v.index] = s;
@@ -172,6 +182,7 @@ void Region::place_values() {
     }
   for (Value& value : values_)
     if (value.root && value.place == Place::arena) value.place = values_[value.root.index].place;
+  device_constants_.resize(constants_.size());
 }
 
 std::shared_ptr<const Program> Region::program(size_t segment, const SymbolValues& symbols) const {
@@ -207,6 +218,22 @@ int64_t Region::constant_bytes() const {
   int64_t bytes = 0;
   for (const Tensor& t : constants_) bytes += t.bytes();
   for (const auto& [graph, body] : bodies_) bytes += body->constant_bytes();
+  return bytes;
+}
+
+void* Region::device_constant(uint32_t index) const {
+  const Tensor& t = constants_[index];
+  std::lock_guard lock(mutex_);
+  std::shared_ptr<const device::Memory>& memory = device_constants_[index];
+  if (!memory) memory = share_on_device(options_.device, t);
+  return memory->get();
+}
+
+int64_t Region::device_constant_bytes() const {
+  std::lock_guard lock(mutex_);
+  int64_t bytes = 0;
+  for (const auto& memory : device_constants_)
+    if (memory) bytes += memory->bytes();
   return bytes;
 }
 

@@ -33,8 +33,10 @@ class Budget {
 
 struct RegionOptions {
   int max_programs = 64;
+  int max_graphs = 16;
   bool check_memory = false;
   Budget* budget = nullptr;
+  std::shared_ptr<device::Device> device;  // null: everything runs on the host
 };
 
 class Region {
@@ -44,6 +46,7 @@ class Region {
     std::string_view implementation;  // registry name, kReference or kNothing
     const backend::Implementation* kernel = nullptr;
     bool cut = false;
+    bool on_device = false;
     std::vector<std::string> symbols;  // whose sizes its kernel is prepared for
   };
   struct Value {
@@ -52,6 +55,7 @@ class Region {
     uint32_t index = 0;
     bool sized = false;         // a tensor whose size is known before it is computed
     uint32_t last_segment = 0;  // that reads it
+    bool device_reads = false;  // by root: a kernel on the device reads it
   };
   struct Segment {
     uint32_t first = 0, last = 0;      // range of nodes()
@@ -69,6 +73,10 @@ class Region {
   const std::vector<Segment>& segments() const { return segments_; }
   const Value& value(ir::ValueId v) const { return values_[v.index]; }
   const Tensor& constant(uint32_t index) const { return constants_[index]; }
+  device::Device* device() const { return options_.device.get(); }
+  // The constant's bytes on the device, copied there on first use; equal weights are there once. Any thread.
+  void* device_constant(uint32_t index) const;
+  int64_t device_constant_bytes() const;
   const Region* body(const ir::Graph* graph) const;  // null: not a sub-graph of this region
   const std::vector<ir::ValueId>& released_after(size_t segment) const { return released_[segment]; }
 
@@ -92,11 +100,14 @@ class Region {
   const ir::Graph& graph_;
   const backend::Registry& registry_;
   const device::Target& target_;
+  const device::Target host_;  // for nodes that the device does not take; the target itself on the CPU
   RegionOptions options_;
   int depth_;
   std::vector<Node> nodes_;
   std::vector<Value> values_;
   std::vector<Tensor> constants_;
+  mutable std::vector<std::shared_ptr<const device::Memory>>
+      device_constants_;  // by constant, as they are used
   std::vector<Segment> segments_;
   std::vector<std::vector<ir::ValueId>> released_;
   std::unordered_map<const ir::Graph*, std::unique_ptr<Region>> bodies_;

@@ -10,5 +10,7 @@ void add_conv(Registry& registry);            // convolutions with what follows 
 void add_pool(Registry& registry);            // pooling, means of channels-last data
 void add_squeeze_excite(Registry& registry);  // groups of passes/squeeze_excite.h
 void add_attention(Registry& registry);       // with the views around it
+// The device of a target, shared while it is in use.
+std::shared_ptr<device::Device> open_device(const device::Target& target);
 
 }  // namespace pelton::backend::cuda

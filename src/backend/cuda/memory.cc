@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/memory.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <tuple>
@@ -9,14 +10,55 @@
 
 namespace pelton::backend::cuda {
 
+namespace {
+
+struct Counted {
+  std::mutex mutex;
+  std::map<void*, int64_t> sizes;
+  int64_t now = 0, peak = 0;
+};
+Counted& counted() {
+  static auto* const counts = new Counted;
+  return *counts;
+}
+
+}  // namespace
+
+void* allocate_device(int64_t bytes, std::string_view what) {
+  void* at = nullptr;
+  cudaError_t error = cudaMalloc(&at, static_cast<size_t>(bytes));
+  if (error != cudaSuccess) {
+    size_t free = 0, total = 0;
+    if (error == cudaErrorMemoryAllocation) (void)cudaMemGetInfo(&free, &total);
+    fail_cuda(error, "cudaMalloc",
+              cat("no ", bytes, " bytes of GPU memory for ", what, " (", free, " of ", total, " are free)"));
+  }
+  Counted& c = counted();
+  std::lock_guard lock(c.mutex);
+  c.sizes[at] = bytes;
+  c.now += bytes;
+  c.peak = std::max(c.peak, c.now);
+  return at;
+}
+
+void free_device(void* memory) noexcept {
+  (void)cudaFree(memory);
+  Counted& c = counted();
+  std::lock_guard lock(c.mutex);
+  if (auto it = c.sizes.find(memory); it != c.sizes.end()) {
+    c.now -= it->second;
+    c.sizes.erase(it);
+  }
+}
+
+int64_t peak_device_bytes() {
+  Counted& c = counted();
+  std::lock_guard lock(c.mutex);
+  return c.peak;
+}
+
 DeviceBuffer::DeviceBuffer(int64_t bytes, std::string_view what) : bytes_(bytes) {
-  if (bytes <= 0) return;
-  cudaError_t error = cudaMalloc(memory_.out(), static_cast<size_t>(bytes));
-  if (error == cudaSuccess) return;
-  size_t free = 0, total = 0;
-  if (error == cudaErrorMemoryAllocation) (void)cudaMemGetInfo(&free, &total);
-  fail_cuda(error, "cudaMalloc",
-            cat("no ", bytes, " bytes of GPU memory for ", what, " (", free, " of ", total, " are free)"));
+  if (bytes > 0) memory_.reset(allocate_device(bytes, what));
 }
 
 DeviceBuffer upload(const void* data, int64_t bytes, std::string_view what) {

@@ -14,11 +14,16 @@
 
 namespace pelton::backend::cuda {
 
+// Memory of the current GPU, 256-byte aligned and counted; out_of_memory names `what`, the bytes wanted and
+// those free. free_device() takes what allocate_device() gave.
+void* allocate_device(int64_t bytes, std::string_view what);
+void free_device(void* memory) noexcept;
+int64_t peak_device_bytes();  // the most that was allocated at once
+
 // Memory of the GPU that is current when it is made; 256-byte aligned.
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
-  // out_of_memory names `what`, the bytes wanted and those free.
   DeviceBuffer(int64_t bytes, std::string_view what);
   void* get() const { return memory_.get(); }
   template <class T>
@@ -28,7 +33,7 @@ class DeviceBuffer {
   int64_t bytes() const { return bytes_; }
 
  private:
-  Handle<void*, cudaFree> memory_;
+  Handle<void*, free_device> memory_;
   int64_t bytes_ = 0;
 };
 

@@ -10,6 +10,7 @@ void register_cuda(Registry& registry) {
   cuda::add_pool(registry);
   cuda::add_squeeze_excite(registry);
   cuda::add_attention(registry);
+  registry.add_device(device::Kind::cuda, cuda::open_device);
 }
 
 }  // namespace pelton::backend

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// A frame whose kernels run on a device with memory of its own. Operands, results and the arena lie there;
+// steps that the device does not take run on the host, on copies that are made when they are needed and only
+// then.
+//
+// Steps between two steps of the host are a part. A part is enqueued step by step the first time; when the
+// same program runs on the same addresses again it is recorded, and from then on played as one. Inputs and
+// results that are not bound in device memory go through buffers of the frame, whose addresses do not change.
+#pragma once
+
+#include <list>
+
+#include "runtime/frame.h"
+
+namespace pelton::runtime {
+
+class DeviceFrame final : public Frame {
+ public:
+  explicit DeviceFrame(const Region& region);
+  ~DeviceFrame() override;
+
+  void set_input(size_t index, ir::HostValue value) override;
+  void bind_output(size_t index, void* data, int64_t bytes) override;
+  void bind_device_input(size_t index, Dims dims, const void* data) override;
+  void bind_device_output(size_t index, void* data, int64_t bytes) override;
+  void run(const RunOptions& options, const SymbolValues& outer = {}) override;
+  ir::HostValue input(size_t index) override;
+  void adopt_outputs(std::vector<ir::HostValue> outputs) override;
+  void unbind() override;
+  const Tensor& state(size_t slot) override;
+  void set_state(size_t slot, Tensor value) override;
+  void reset_state() override;
+  int64_t arena_bytes() const override;
+
+ private:
+  struct Part {
+    uint32_t first, last;  // range of the program's steps
+    bool host;             // one step, on the host
+    bool recordable;
+  };
+  // A program with its operands resolved to device addresses.
+  struct Ready {
+    std::shared_ptr<const Program> program;
+    uint64_t arena_made = 0;  // the arena that the addresses point into
+    std::vector<void*> addresses;
+    std::vector<uint32_t> moving;  // refs whose address may differ in each run
+    std::vector<Part> parts;
+    std::vector<std::pair<ir::ValueId, void*>> in_arena;  // values that its steps put there
+  };
+  // What was recorded of a program on certain addresses.
+  struct Played {
+    std::shared_ptr<const Program> program;
+    std::vector<void*> addresses;  // of the moving refs
+    bool recorded = false;
+    std::vector<std::unique_ptr<device::Recording>> parts;
+  };
+  struct Download {
+    ir::ValueId root;
+    int64_t bytes = 0, pinned = -1;  // offset in the pinned buffer, or -1: straight into the tensor
+  };
+
+  Ready& ready(size_t segment);
+  void run_segment(size_t segment, const RunOptions& options);
+  void run_part(const Ready& ready, const Part& part, const RunOptions& options);
+  void enqueue(const Ready& ready, const Step& step, const RunOptions& options);
+  void run_on_host(const Ready& ready, const Step& step, const RunOptions& options);
+  void run_observed(const Ready& ready, const Step& step, const RunOptions& options);
+  Played& played(const Ready& ready);
+
+  // device_transfer.cc: bytes between host and device.
+  void upload_inputs();
+  void upload_state();
+  void fetch(const std::vector<ir::ValueId>& roots);  // values of this run, to host_; waits
+  void fetch_input(size_t index);
+  void host_addresses(const Ready& ready, const Step& step, bool results);
+  void download_results();
+  void finish_outputs();
+  void finish_state();
+  void* device_address(const Ref& ref, bool needed);
+  void* result_buffer(ir::ValueId root, int64_t bytes);
+  ir::HostValue host_buffer(ir::ValueId root) const;
+  int64_t bytes_of(ir::ValueId root) const;
+  void grow_device_arena(int64_t bytes);
+  // A computed value whose bytes host_ does not have.
+  bool on_device_only(ir::ValueId root) const;
+
+  std::shared_ptr<device::Device> device_;
+  std::unique_ptr<device::Stream> own_stream_, adopted_;
+  device::Stream* stream_ = nullptr;  // of the present run
+  device::Memory device_arena_, empty_, staging_in_, staging_out_;
+  uint64_t arena_made_ = 0;
+  std::vector<device::Memory> input_memory_, state_memory_;  // by input, by slot
+  std::vector<const void*> device_inputs_;                   // bound by the caller, by input
+  std::vector<Bound> device_outputs_;                        // likewise, by output
+  std::vector<device::Memory> result_memory_;                // by value
+  // By value, of the present run: where its root lies on the device (null: nowhere yet), and whether host_
+  // has its bytes.
+  std::vector<void*> device_at_;
+  std::vector<bool> on_host_;
+  std::vector<bool> state_on_host_, state_on_device_;  // by slot that owns storage
+  std::vector<Ready> ready_;                           // by segment
+  std::list<Played> played_;                           // most recently used first
+  Loaded host_view_;                                   // operands of the present host step
+  Tensor host_scratch_;
+  std::unique_ptr<device::Event> marks_[4], step_begin_, step_end_;
+};
+
+}  // namespace pelton::runtime

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// A device for tests, in host memory: its streams do nothing until they are waited for, so that whoever reads
+// a result or reuses memory too early is found; addresses outside of its memory are refused; memory is
+// limited; it can be lost. Its one implementation runs any op by the reference function, except those that it
+// leaves to the host.
+#pragma once
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <mutex>
+
+#include "backend/kernel.h"
+#include "base/clock.h"
+#include "ir/op.h"
+#include "ir/physical.h"
+
+namespace pelton::test {
+
+struct FakeCounts {
+  std::atomic<int> kernels{0};  // enqueued one by one or recorded
+  std::atomic<int> plays{0};    // of recordings
+  std::atomic<int> uploads{0}, downloads{0};
+  std::atomic<int64_t> limit_bytes{int64_t{1} << 40};
+  std::atomic<bool> lost{false};
+};
+inline FakeCounts& fake() {
+  static FakeCounts counts;
+  return counts;
+}
+
+class FakeMemory {
+ public:
+  void* allocate(int64_t bytes, std::string_view what) {
+    std::lock_guard lock(mutex_);
+    if (used_ + bytes > fake().limit_bytes)
+      fail(ErrorCode::out_of_memory, cat("no ", bytes, " bytes of device memory for ", what, " (",
+                                         fake().limit_bytes - used_, " are free)"));
+    void* at = std::aligned_alloc(256, static_cast<size_t>((bytes + 255) / 256 * 256));
+    std::memset(at, 0xAB, static_cast<size_t>(bytes));
+    blocks_[static_cast<std::byte*>(at)] = bytes;
+    used_ += bytes;
+    return at;
+  }
+  void release(void* at) {
+    std::lock_guard lock(mutex_);
+    auto it = blocks_.find(static_cast<std::byte*>(at));
+    used_ -= it->second;
+    blocks_.erase(it);
+    std::free(at);
+  }
+  void expect(const void* at, int64_t bytes) {
+    std::lock_guard lock(mutex_);
+    auto p = static_cast<const std::byte*>(at);
+    auto it = blocks_.upper_bound(const_cast<std::byte*>(p));
+    bool inside = it != blocks_.begin() && (--it, p + bytes <= it->first + it->second);
+    PELTON_CHECK(inside, "an address that is not the device's, ", bytes, " bytes");
+  }
+  int64_t used() {
+    std::lock_guard lock(mutex_);
+    return used_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::byte*, int64_t> blocks_;
+  int64_t used_ = 0;
+};
+inline FakeMemory& fake_memory() {
+  static FakeMemory memory;
+  return memory;
+}
+
+using Work = std::function<void()>;
+
+class FakeEvent : public device::Event {
+ public:
+  void synchronize() override { wait(); }
+  double ms_since(const device::Event& earlier) const override {
+    return static_cast<double>(at - static_cast<const FakeEvent&>(earlier).at) * 1e-6;
+  }
+  int64_t at = 0;
+  Work wait = [] {};
+};
+
+struct FakeRecording : device::Recording {
+  std::vector<Work> work;
+};
+
+class FakeStream : public device::Stream {
+ public:
+  void* native() const override { return const_cast<FakeStream*>(this); }
+  void push(Work work) { (recording_ ? recorded_ : queue_).push_back(std::move(work)); }
+  void upload(void* to, const void* host, int64_t bytes) override {
+    ++fake().uploads;
+    move(to, host, bytes, to);
+  }
+  void download(void* host, const void* from, int64_t bytes) override {
+    ++fake().downloads;
+    move(host, from, bytes, from);
+  }
+  void copy(void* to, const void* from, int64_t bytes) override {
+    fake_memory().expect(from, bytes);
+    move(to, from, bytes, to);
+  }
+  void fill(void* to, uint8_t byte, int64_t bytes) override {
+    fake_memory().expect(to, bytes);
+    push([=] { std::memset(to, byte, static_cast<size_t>(bytes)); });
+  }
+  void record(device::Event& event) override {
+    auto& e = static_cast<FakeEvent&>(event);
+    e.wait = [this] { synchronize(); };
+    push([&e] { e.at = now_ns(); });
+  }
+  void wait(const device::Event& event) override { static_cast<const FakeEvent&>(event).wait(); }
+  void synchronize() override {
+    PELTON_CHECK(!recording_, "waits while recording");
+    std::vector<Work> queue = std::move(queue_);
+    queue_.clear();
+    if (fake().lost) fail(ErrorCode::device_lost, "FakeSynchronize failed: the device is gone");
+    for (const Work& w : queue) w();
+  }
+  void begin_recording() override { recording_ = true; }
+  std::unique_ptr<device::Recording> end_recording() override {
+    recording_ = false;
+    auto out = std::make_unique<FakeRecording>();
+    out->work = std::move(recorded_);
+    recorded_.clear();
+    return out;
+  }
+  void abandon_recording() noexcept override {
+    recording_ = false;
+    recorded_.clear();
+  }
+  void play(const device::Recording& recording) override {
+    ++fake().plays;
+    for (const Work& w : static_cast<const FakeRecording&>(recording).work) push(w);
+  }
+
+ private:
+  void move(void* to, const void* from, int64_t bytes, const void* on_device) {
+    if (bytes == 0) return;
+    fake_memory().expect(on_device, bytes);
+    push([=] { std::memcpy(to, from, static_cast<size_t>(bytes)); });
+  }
+  bool recording_ = false;
+  std::vector<Work> queue_, recorded_;
+};
+
+class FakeDevice : public device::Device {
+ public:
+  explicit FakeDevice(device::Target target) : target_(std::move(target)) {}
+  const device::Target& target() const override { return target_; }
+  void activate() const override {}
+  void* allocate(int64_t bytes, std::string_view what) override {
+    return fake_memory().allocate(bytes, what);
+  }
+  void release(void* memory) noexcept override { fake_memory().release(memory); }
+  void* allocate_pinned(int64_t bytes, std::string_view) override {
+    return std::aligned_alloc(64, static_cast<size_t>((bytes + 63) / 64 * 64));
+  }
+  void release_pinned(void* memory) noexcept override { std::free(memory); }
+  int64_t free_bytes() const override { return fake().limit_bytes - fake_memory().used(); }
+  int64_t peak_bytes() const override { return fake_memory().used(); }
+  std::unique_ptr<device::Stream> make_stream() override { return std::make_unique<FakeStream>(); }
+  std::unique_ptr<device::Stream> adopt_stream(void*) override { return std::make_unique<FakeStream>(); }
+  std::unique_ptr<device::Event> make_event(bool) override { return std::make_unique<FakeEvent>(); }
+
+ private:
+  device::Target target_;
+};
+
+class FakeKernel : public backend::Kernel {
+ public:
+  explicit FakeKernel(const backend::Instance& i)
+      : graph_(i.graph), id_(i.id), inputs_(i.inputs), outputs_(i.outputs), symbols_(i.symbols) {}
+  int64_t scratch_bytes() const override { return 128; }
+  void run(const backend::RunArgs& args) const override {
+    ++fake().kernels;
+    std::vector<const void*> in(args.in.begin(), args.in.end());
+    std::vector<void*> out(args.out.begin(), args.out.end());
+    for (size_t i = 0; i < in.size(); ++i)
+      if (graph_[id_].inputs[i]) fake_memory().expect(in[i], inputs_[i].bytes());
+    for (size_t i = 0; i < out.size(); ++i) fake_memory().expect(out[i], outputs_[i].bytes());
+    fake_memory().expect(args.scratch, 128);
+    void* scratch = args.scratch;
+    static_cast<FakeStream*>(args.stream)->push([=, this] {
+      std::memset(scratch, 0xCD, 128);
+      compute(in, out);
+    });
+  }
+
+ private:
+  void compute(const std::vector<const void*>& in, const std::vector<void*>& out) const {
+    std::vector<ir::HostValue> inputs, results(out.size());
+    for (size_t i = 0; i < in.size(); ++i)
+      inputs.emplace_back(graph_[id_].inputs[i]
+                              ? Tensor::borrow(inputs_[i].dtype, inputs_[i].dims, in[i], nullptr).clone()
+                              : Tensor());
+    std::function<std::vector<ir::HostValue>(const ir::Graph&, std::vector<ir::HostValue>)> none;
+    ir::EvalContext context{graph_, graph_[id_], inputs, results, symbols_, {}, none};
+    graph_[id_].op->eval(context);
+    for (size_t i = 0; i < out.size(); ++i)
+      std::memcpy(out[i], results[i].tensor.data(), static_cast<size_t>(outputs_[i].bytes()));
+  }
+  const ir::Graph& graph_;
+  ir::NodeId id_;
+  std::vector<backend::TensorSpec> inputs_, outputs_;
+  SymbolValues symbols_;
+};
+
+inline std::shared_ptr<device::Device> open_fake(const device::Target& target) {
+  static auto* const device = new std::shared_ptr<device::Device>(std::make_shared<FakeDevice>(target));
+  return *device;
+}
+
+inline void add_fake_kernels(backend::Registry& registry) {
+  registry.add_device(device::Kind::cuda, open_fake);
+  backend::Implementation any;
+  any.name = "fake.any";
+  any.ops = {"add", "neg", "mul", "concat", "reduce_sum", "slice", "gather"};
+  any.refuse = [](const ir::Graph&, ir::NodeId, const device::Target&) { return std::string(); };
+  any.prepare = [](const backend::Instance& i, const device::Target&) -> std::unique_ptr<backend::Kernel> {
+    return std::make_unique<FakeKernel>(i);
+  };
+  any.device = device::Kind::cuda;
+  registry.add(std::move(any));
+}
+
+}  // namespace pelton::test
