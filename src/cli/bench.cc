@@ -62,6 +62,23 @@ class Bound {
   bool bindable_ = true;
 };
 
+// Medians of copies to the device, work on it, and copies back.
+runtime::PhaseTimes measure_phases(Bound& bound) {
+  constexpr int kRuns = 51;
+  std::vector<double> parts[3];
+  for (int i = 0; i < kRuns; ++i) {
+    runtime::PhaseTimes one;
+    runtime::RunOptions options;
+    options.phases = &one;
+    bound.run(options);
+    parts[0].push_back(one.upload);
+    parts[1].push_back(one.compute);
+    parts[2].push_back(one.download);
+  }
+  for (std::vector<double>& p : parts) std::nth_element(p.begin(), p.begin() + kRuns / 2, p.end());
+  return {parts[0][kRuns / 2], parts[1][kRuns / 2], parts[2][kRuns / 2]};
+}
+
 int run(const Options& o, const Globals& globals) {
   if (o.seconds <= 0 && o.iterations <= 0) throw Misuse{"--seconds must be above 0", ""};
   if (o.batch < 0) throw Misuse{cat("--batch is ", o.batch), ""};
@@ -101,6 +118,7 @@ int run(const Options& o, const Globals& globals) {
     ms.push_back(static_cast<double>(now_ns() - start) * 1e-6);
   }
   Latency latency = summarise(ms);
+  runtime::PhaseTimes phases = executable->device() ? measure_phases(bound) : runtime::PhaseTimes{};
   int64_t batch = !dims.empty() && !dims[0].empty() ? std::max<int64_t>(1, dims[0][0]) : 1;
   double throughput = 1e3 / latency.mean * static_cast<double>(batch);
 
@@ -121,7 +139,7 @@ int run(const Options& o, const Globals& globals) {
           {"p99", latency.p99}}},
         {"throughput_per_s", throughput},
         {"host_peak_bytes", peak_memory_bytes()},
-        {"device_peak_bytes", 0},
+        {"device_peak_bytes", executable->device() ? executable->device()->peak_bytes() : 0},
         {"load_ms", load_ms},
         {"compile_ms", compile_ms},
         {"device", target.name},
@@ -139,6 +157,13 @@ int run(const Options& o, const Globals& globals) {
           {"arena", memory.arena},
           {"scratch", memory.scratch}}},
     };
+    if (executable->device()) {
+      out["phases_ms"] = {{"host_to_device", phases.upload},
+                          {"compute", phases.compute},
+                          {"device_to_host", phases.download}};
+      out["product"] = executable->device()->target().product;
+      out["memory"]["device_weights"] = memory.device_weights;
+    }
     if (o.layers) out["layers"] = nlohmann::json::parse(layers_json(layers));
     print_line(out.dump());
     return 0;
@@ -150,6 +175,9 @@ int run(const Options& o, const Globals& globals) {
   print_line(cat("latency      median ", fixed(latency.median, 3), " ms, min ", fixed(latency.min, 3),
                  ", p90 ", fixed(latency.p90, 3), ", p95 ", fixed(latency.p95, 3), ", p99 ",
                  fixed(latency.p99, 3)));
+  if (executable->device())
+    print_line(cat("             to the device ", fixed(phases.upload, 3), " ms, on it ",
+                   fixed(phases.compute, 3), " ms, back ", fixed(phases.download, 3), " ms"));
   print_line(cat("throughput   ", fixed(throughput, 1), " per second"));
   print_line(
       cat("load         ", fixed(load_ms, 1), " ms to the first result",
@@ -158,6 +186,9 @@ int run(const Options& o, const Globals& globals) {
                  bytes_text(static_cast<double>(memory.weights)), ", re-ordered ",
                  bytes_text(static_cast<double>(memory.packed)), ", arena ",
                  bytes_text(static_cast<double>(memory.arena))));
+  if (executable->device())
+    print_line(cat("on device    ", bytes_text(static_cast<double>(executable->device()->peak_bytes())),
+                   " at peak, of them weights ", bytes_text(static_cast<double>(memory.device_weights))));
   print_line(cat("measured     ", ms.size(), " runs after ", warm_up, " to warm up, seed ", o.seed));
   if (o.layers) print_layers(layers);
   return 0;

@@ -77,12 +77,12 @@ Run make_compile(CLI::App& app, const Globals& globals) {
   app.add_option("-o,--output", o->output, "plan file to write")
       ->capture_default_str()
       ->type_name("X.pelton");
-  app.add_option("--precision", o->precision, "fp32 or bf16")->capture_default_str();
+  app.add_option("--precision", o->precision, "fp32, bf16 or fp16; tf32 on a GPU")->capture_default_str();
   app.add_option("--shape", o->shapes, "shape of an input; a size that may vary is min:opt:max")
       ->type_name("NAME=AxBxC")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  app.add_option("--target", o->target, "machine to compile for: cpu, cpu-avx2, cpu-avx512, ...")
+  app.add_option("--target", o->target, "machine to compile for, present or not: cpu, cpu-avx2, ..., sm_90")
       ->type_name("T");
   app.add_option("--disable-pass", o->disabled, "leave a pass out, to find a fault by bisection")
       ->type_name("PASS")

@@ -16,13 +16,23 @@ int run(const Globals& globals) {
   CpuLimits limits = cpu_limits();
   device::Target cpu = device::detect_cpu(globals.threads);
   std::string note;
-  find_device("auto", 0, &note);
+  std::vector<device::Target> gpus = find_gpus(note);
   std::vector<Library> libraries = used_libraries();
   size_t implementations = registry().all().size();
   if (globals.json) {
     nlohmann::json libs = nlohmann::json::object();
     for (const Library& l : libraries)
       libs[l.name] = l.version.empty() ? nlohmann::json(nullptr) : nlohmann::json(l.version);
+    nlohmann::json gpu = {{"usable", !gpus.empty()}, {"devices", nlohmann::json::array()}};
+    if (!note.empty()) gpu["reason"] = note;
+    for (const device::Target& g : gpus)
+      gpu["devices"].push_back({{"device", cat("cuda:", g.ordinal)},
+                                {"product", g.product},
+                                {"target", g.name},
+                                {"memory_bytes", g.memory_bytes},
+                                {"multiprocessors", g.multiprocessors}});
+    for (const DeviceLibrary& l : device_libraries())
+      gpu["libraries"][l.name] = l.off.empty() ? nlohmann::json(l.version) : nlohmann::json(nullptr);
     nlohmann::json out = {{"version", std::string(version())},
                           {"cpu",
                            {{"isa", device::to_string(cpu.isa)},
@@ -33,7 +43,7 @@ int run(const Globals& globals) {
                             {"l1_bytes", cpu.l1_bytes},
                             {"l2_bytes", cpu.l2_bytes},
                             {"memory_bytes", cpu.memory_bytes}}},
-                          {"gpu", {{"usable", false}, {"reason", note}}},
+                          {"gpu", gpu},
                           {"implementations", implementations},
                           {"libraries", libs}};
     print_line(out.dump());
@@ -47,7 +57,13 @@ int run(const Globals& globals) {
              cat(threads(), " of ", limits.online, " CPUs (", limits.allowed, " in the affinity mask, ",
                  limits.quota_cpus > 0 ? cat("quota ", fixed(limits.quota_cpus, 2)) : std::string("no quota"),
                  ")")});
-  table.row({"GPU", note});
+  for (const device::Target& g : gpus)
+    table.row({cat("GPU ", g.ordinal),
+               cat(g.product, ", ", g.name, ", ", bytes_text(static_cast<double>(g.memory_bytes)), ", ",
+                   g.multiprocessors, " multiprocessors")});
+  if (!note.empty()) table.row({"GPU", cat("off: ", note)});
+  for (const DeviceLibrary& l : device_libraries())
+    table.row({l.name, l.off.empty() ? l.version : cat("off: ", l.off)});
   table.row({"kernels", cat(implementations, " implementations")});
   for (const Library& l : libraries)
     table.row({l.name, l.version.empty() ? cat("off: ", l.note)

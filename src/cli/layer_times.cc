@@ -66,8 +66,10 @@ struct Sum {
 LayerTimes measure_layers(const runtime::Executable& executable,
                           const std::function<void(const runtime::RunOptions&)>& run) {
   LayerTimes out;
-  out.peak_gflops = measure_gflops(executable.target());
-  out.peak_gbytes = measure_gbytes();
+  if (!executable.device()) {  // ceilings of the host say nothing about a device
+    out.peak_gflops = measure_gflops(executable.target());
+    out.peak_gbytes = measure_gbytes();
+  }
   std::vector<Sum> sums;
   std::map<std::pair<const ir::Graph*, uint32_t>, size_t> index;
   runtime::RunOptions options;
@@ -104,7 +106,8 @@ LayerTimes measure_layers(const runtime::Executable& executable,
     std::sort(s.runs.begin(), s.runs.end());
     LayerTime& l = s.layer;
     l.ms = s.runs[s.runs.size() / 2];
-    double least = std::max(l.gflop / out.peak_gflops, l.gbyte / out.peak_gbytes) * 1e3;
+    double least =
+        out.peak_gflops > 0 ? std::max(l.gflop / out.peak_gflops, l.gbyte / out.peak_gbytes) * 1e3 : 0;
     if (l.ms > 0) l.roofline = least / l.ms;
     out.total_ms += l.ms;
     out.layers.push_back(l);
@@ -121,9 +124,10 @@ void print_layers(const LayerTimes& times) {
     table.row({l.calls > 1 ? cat(l.node, " x", l.calls) : l.node, l.implementation, fixed(l.ms, 4),
                cat(fixed(times.total_ms > 0 ? 100 * l.ms / times.total_ms : 0, 1), "%"),
                s > 0 ? fixed(l.gflop / s, 1) : "", s > 0 ? fixed(l.gbyte / s, 1) : "",
-               cat(fixed(100 * l.roofline, 0), "%")});
+               times.peak_gflops > 0 ? cat(fixed(100 * l.roofline, 0), "%") : std::string()});
   }
   table.print();
+  if (times.peak_gflops <= 0) return;
   print_line(cat("roofline: least time for the arithmetic at ", fixed(times.peak_gflops, 0),
                  " GFLOP/s or the bytes at ", fixed(times.peak_gbytes, 1),
                  " GB/s from memory (both measured now), over the time taken; ",

@@ -18,6 +18,7 @@
 #include "passes/movement.h"
 #include "passes/precision.h"
 #include "passes/rewrite.h"
+#include "passes/siblings.h"
 #include "passes/simplify.h"
 #include "passes/static_shape.h"
 
@@ -28,8 +29,8 @@ using ir::Graph;
 namespace {
 
 constexpr const char* kPasses[] = {"specialise", "fold",       "static_shape", "simplify",  "movement",
-                                   "cse",        "composites", "fold_norm",    "precision", "decompose",
-                                   "layout",     "fusion",     "dead_code"};
+                                   "cse",        "composites", "fold_norm",    "precision", "siblings",
+                                   "decompose",  "layout",     "fusion",       "dead_code"};
 
 class Pipeline {
  public:
@@ -117,6 +118,9 @@ runtime::Plan compile(Graph graph, const device::Target& target, const Options& 
 
   if (p.run("precision", [&] { return passes::precision(graph, options.precision, context); })) clean_up();
   p.print("precision");
+
+  if (p.run("siblings", [&] { return passes::siblings(graph, context); })) clean_up();
+  p.print("siblings");
 
   // What no implementation keeps whole is split, so that fusion sees its parts.
   if (p.run("decompose", [&] { return passes::decompose(graph, context); })) clean_up();

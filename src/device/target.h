@@ -26,6 +26,7 @@ struct Target {
   int multiprocessors = 0;  // 0: unknown, as for a GPU that is named and not present
   int ordinal = 0;          // index of the GPU in this process; never saved
   std::string product;      // "NVIDIA H200"; empty if unknown
+  bool tf32 = false;        // f32 contractions may round operands to TF32, as the plan's precision says
 };
 
 // This process's CPU. PELTON_CPU_ISA=scalar|avx2|avx512|avx512_vnni|avx512_bf16 lowers the ISA (never raises

@@ -79,6 +79,8 @@ bool narrow(Graph& g, NodeId id, DType low) {
 
 bool precision(Graph& graph, const std::string& precision, const Context& context) {
   if (precision == "fp32") return false;
+  // A property of the kernels, not of the graph (Target::tf32).
+  if (precision == "tf32" && context.target.kind == device::Kind::cuda) return false;
   DType low;
   if (precision == "bf16")
     low = DType::bf16;
@@ -86,7 +88,8 @@ bool precision(Graph& graph, const std::string& precision, const Context& contex
     low = DType::f16;
   else
     fail(ErrorCode::usage, cat("unknown precision '", precision, "'"), "--precision",
-         "use fp32, bf16 or fp16");
+         context.target.kind == device::Kind::cuda ? "use fp32, tf32, bf16 or fp16"
+                                                   : "use fp32, bf16 or fp16");
   bool changed = false;
   for (NodeId id : std::vector<NodeId>(graph.order()))
     if (is_anchor(graph, id)) {
@@ -95,6 +98,7 @@ bool precision(Graph& graph, const std::string& precision, const Context& contex
       changed = true;
     }
   remove_dead(graph);
+  if (changed && context.target.kind != device::Kind::cpu) spread_precision(graph, low, context);
   for (int round = 0; changed && round < 64; ++round) {
     bool fired = false;
     for (NodeId id : std::vector<NodeId>(graph.order()))

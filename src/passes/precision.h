@@ -13,4 +13,8 @@ namespace pelton::passes {
 // `precision`: fp32 (nothing changes), bf16, fp16. Anything else is a usage error.
 bool precision(ir::Graph& graph, const std::string& precision, const Context& context);
 
+// The second half of `precision` on devices: values between products are stored in `low` as well, where they
+// stay in its range.
+bool spread_precision(ir::Graph& graph, DType low, const Context& context);
+
 }  // namespace pelton::passes

@@ -46,4 +46,15 @@ device::Target find_device(const std::string& device, int threads, std::string* 
   return device::detect_cpu(threads);
 }
 
+std::vector<device::Target> find_gpus(std::string& why) {
+  return backend::cuda_devices(why);
+}
+
+std::vector<DeviceLibrary> device_libraries() {
+  std::vector<DeviceLibrary> out;
+  for (backend::LibraryReport& l : backend::cuda_libraries())
+    out.push_back({std::move(l.name), std::move(l.version), std::move(l.off)});
+  return out;
+}
+
 }  // namespace pelton

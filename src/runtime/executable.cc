@@ -59,6 +59,7 @@ Executable::Executable(std::shared_ptr<const Plan> plan, const backend::Registry
       options_(options),
       choices_(plan_->choices),
       pool_(std::make_unique<Pool>(options.memory_budget_bytes)) {
+  target_.tf32 = plan_->precision == "tf32";
   if (target_.kind != device::Kind::cpu) device_ = registry.open(target_);
   if (!choices_.empty() && plan_->target.kind != target_.kind) {
     notes_.push_back(cat("the plan was compiled for ", plan_->target.name, " and runs on ", target_.name,

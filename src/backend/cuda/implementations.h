@@ -13,4 +13,8 @@ void add_attention(Registry& registry);       // with the views around it
 // The device of a target, shared while it is in use.
 std::shared_ptr<device::Device> open_device(const device::Target& target);
 
+void add_contraction(Registry& registry);  // matmul on cuBLASLt
+void add_generated(Registry& registry);    // groups and single nodes through the kernel IR
+void add_gather(Registry& registry);
+
 }  // namespace pelton::backend::cuda

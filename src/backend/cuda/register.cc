@@ -11,6 +11,9 @@ void register_cuda(Registry& registry) {
   cuda::add_squeeze_excite(registry);
   cuda::add_attention(registry);
   registry.add_device(device::Kind::cuda, cuda::open_device);
+  cuda::add_contraction(registry);
+  cuda::add_gather(registry);
+  cuda::add_generated(registry);
 }
 
 }  // namespace pelton::backend

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cuda/compiled.h"
+
+#include <future>
+#include <map>
+#include <mutex>
+
+#include "backend/cuda/libraries.h"
+#include "base/cache_folder.h"
+#include "base/hash.h"
+#include "runtime/version.h"
+
+namespace pelton::backend::cuda {
+namespace {
+
+void check_nvrtc(nvrtcResult result, std::string_view call) {
+  if (result != NVRTC_SUCCESS)
+    fail(ErrorCode::driver, cat(call, " failed: ", nvrtc().nvrtcGetErrorString(result)));
+}
+
+void destroy_program(nvrtcProgram program) {
+  nvrtc().nvrtcDestroyProgram(&program);
+}
+using ProgramHandle = Handle<nvrtcProgram, destroy_program>;
+
+std::string run_compiler(const std::string& text, int sm) {
+  ProgramHandle program;
+  check_nvrtc(nvrtc().nvrtcCreateProgram(program.out(), text.c_str(), "kernel.cu", 0, nullptr, nullptr),
+              "nvrtcCreateProgram");
+  std::string arch = cat("--gpu-architecture=sm_", sm);
+  const char* options[] = {arch.c_str(), "--std=c++17"};
+  nvrtcResult result = nvrtc().nvrtcCompileProgram(program.get(), 2, options);
+  if (result != NVRTC_SUCCESS) {
+    size_t size = 0;
+    std::string log;
+    if (nvrtc().nvrtcGetProgramLogSize(program.get(), &size) == NVRTC_SUCCESS && size > 1) {
+      log.resize(size - 1);
+      nvrtc().nvrtcGetProgramLog(program.get(), log.data());
+    }
+    PELTON_CHECK(result != NVRTC_ERROR_COMPILATION, "generated kernel does not compile: ", log, "\n", text);
+    check_nvrtc(result, "nvrtcCompileProgram");
+  }
+  size_t size = 0;
+  check_nvrtc(nvrtc().nvrtcGetCUBINSize(program.get(), &size), "nvrtcGetCUBINSize");
+  std::string cubin(size, '\0');
+  check_nvrtc(nvrtc().nvrtcGetCUBIN(program.get(), cubin.data()), "nvrtcGetCUBIN");
+  return cubin;
+}
+
+using Loaded = std::shared_ptr<const LoadedKernel>;
+struct Known {
+  std::weak_ptr<const LoadedKernel> loaded;
+  std::shared_future<Loaded> pending;
+};
+
+}  // namespace
+
+std::string compile_cubin(const std::string& text, int sm) {
+  int major = 0, minor = 0;
+  check_nvrtc(nvrtc().nvrtcVersion(&major, &minor), "nvrtcVersion");
+  std::string key = cat("sm_", sm, " nvrtc ", major, ".", minor, " pelton ", version(), "\n", text);
+  if (auto cubin = read_cached("kernels", key)) return std::move(*cubin);
+  std::string cubin = run_compiler(text, sm);
+  write_cached("kernels", key, cubin);
+  return cubin;
+}
+
+std::shared_ptr<const LoadedKernel> compiled(const std::string& text, const std::string& entry, int sm) {
+  static auto* const known = new std::map<std::pair<int, Digest>, Known>;
+  static std::mutex mutex;
+  int device = 0;
+  PELTON_CUDA(cudaGetDevice(&device));
+  std::pair<int, Digest> key(device, sha256(text));
+  std::promise<Loaded> promise;
+  std::shared_future<Loaded> wait;
+  {
+    std::lock_guard lock(mutex);
+    Known& k = (*known)[key];
+    if (auto alive = k.loaded.lock()) return alive;
+    wait = k.pending;
+    if (!wait.valid()) k.pending = promise.get_future().share();
+  }
+  if (wait.valid()) return wait.get();
+  try {
+    std::string cubin = compile_cubin(text, sm);
+    auto made = std::make_shared<const LoadedKernel>(
+        load_kernel(std::vector<char>(cubin.begin(), cubin.end()), entry.c_str()));
+    promise.set_value(made);
+    std::lock_guard lock(mutex);
+    (*known)[key] = {made, {}};
+    return made;
+  } catch (...) {
+    promise.set_exception(std::current_exception());
+    std::lock_guard lock(mutex);
+    (*known)[key] = {};
+    throw;
+  }
+}
+
+}  // namespace pelton::backend::cuda

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// Groups and single nodes as generated kernels: pointwise, reductions, norms, movement, casts and changes of
+// layout.
+#include <algorithm>
+#include <set>
+
+#include "backend/cuda/compiled.h"
+#include "backend/cuda/implementations.h"
+#include "codegen/cuda_emit.h"
+#include "codegen/lower.h"
+#include "ir/builder.h"
+#include "ir/infer.h"
+#include "ir/op.h"
+
+namespace pelton::backend::cuda {
+namespace {
+
+constexpr size_t kMaxArguments = 64;
+
+// What the kernel reads and writes: which inputs of the node its buffers are.
+struct Body {
+  ir::Graph graph{"group"};
+  std::vector<size_t> inputs;  // index in the node's inputs, by input of the graph
+  std::string reason;
+};
+
+// Logical dims as they lie in memory, and back.
+ir::Ints to_memory(size_t rank) {
+  ir::Ints perm{0};
+  for (size_t d = 2; d < rank; ++d) perm.push_back(static_cast<int64_t>(d));
+  perm.push_back(1);
+  return perm;
+}
+ir::Ints to_logical(size_t rank) {
+  ir::Ints perm{0, static_cast<int64_t>(rank) - 1};
+  for (size_t d = 1; d + 1 < rank; ++d) perm.push_back(static_cast<int64_t>(d));
+  return perm;
+}
+bool is_channels_last(const ir::Type& t) {
+  return t.layout.kind == ir::Layout::Kind::channels_last && t.rank() >= 3;
+}
+
+bool is_uniform(const Tensor& t) {
+  if (t.dtype() == DType::string || t.count() == 0 || t.count() > 64) return false;
+  for (int64_t i = 1; i < t.count(); ++i)
+    if (is_float(t.dtype()) ? t.get_double(i) != t.get_double(0) : t.get_int(i) != t.get_int(0)) return false;
+  return true;
+}
+
+// The node as a closed graph of plain tensors in the order in which they lie in memory.
+Body body_of(const ir::Graph& graph, ir::NodeId id) {
+  Body out;
+  const ir::Node& n = graph[id];
+  out.graph.symbols = graph.symbols;
+  auto refuse = [&](std::string why) {
+    out.reason = std::move(why);
+    return std::move(out);
+  };
+  ir::Builder b(out.graph);
+  std::vector<ir::ValueId> operands;
+  for (size_t i = 0; i < n.inputs.size(); ++i) {
+    ir::ValueId v = n.inputs[i];
+    if (!v) {
+      operands.push_back({});
+      continue;
+    }
+    ir::Type type = graph.type(v);
+    if (!type.is_tensor() || !type.ranked) return refuse(cat("takes ", type.str()));
+    if (!type.layout.is_plain() && !is_channels_last(type)) return refuse(cat("layout ", type.layout.str()));
+    if (const Tensor* t = graph.constant(v); t && is_uniform(*t)) {
+      operands.push_back(b.constant(*t));
+      continue;
+    }
+    const bool last = is_channels_last(type);
+    const size_t rank = type.shape.size();
+    if (last) {
+      Shape memory;
+      for (int64_t d : to_memory(rank)) memory.push_back(type.shape[static_cast<size_t>(d)]);
+      type.shape = memory;
+    }
+    type.layout = {};
+    ir::ValueId in = out.graph.add_input(type);
+    out.inputs.push_back(i);
+    operands.push_back(last ? b.transpose(in, to_logical(rank)) : in);
+  }
+  std::vector<ir::ValueId> results;
+  if (n.is("fused"))
+    results = inline_graph(b, n.get_graph("body"), operands);
+  else if (n.is("layout"))
+    results = operands;
+  else
+    results = b.ops(n.op->name, operands, n.attrs, n.outputs.size());
+  for (size_t i = 0; i < n.outputs.size(); ++i) {
+    const ir::Type& type = graph.type(n.outputs[i]);
+    if (!type.is_tensor()) return refuse(cat("yields ", type.str()));
+    if (!type.layout.is_plain() && !is_channels_last(type)) return refuse(cat("layout ", type.layout.str()));
+    ir::ValueId v = results[i];
+    if (is_channels_last(type)) v = b.transpose(v, to_memory(type.shape.size()));
+    out.graph.add_output(v);
+  }
+  if (out.graph.inputs.size() + out.graph.outputs.size() + 16 > kMaxArguments)
+    return refuse(cat("has ", out.graph.inputs.size(), " operands"));
+  return out;
+}
+
+// What the kernel does, for profilers: the ops of the node, shortened.
+std::string kernel_name(const ir::Graph& graph, ir::NodeId id) {
+  const ir::Node& n = graph[id];
+  if (!n.is("fused")) return std::string(n.op->name);
+  std::string out;
+  const ir::Graph& body = n.get_graph("body");
+  for (ir::NodeId inner : body.order())
+    if (!body[inner].is("constant") && !body[inner].is("cast") && out.size() < 40)
+      append(out, cat(out.empty() ? "" : "_", body[inner].op->name));
+  return out.empty() ? "cast" : out;
+}
+
+std::string refuse(const ir::Graph& graph, ir::NodeId id, const device::Target&) {
+  try {
+    Body body = body_of(graph, id);
+    if (!body.reason.empty()) return body.reason;
+    return codegen::lower(body.graph, "group").reason;
+  } catch (const Error& e) {
+    return e.what();  // an attribute or type that the rebuilt node does not take
+  }
+}
+
+class GeneratedKernel : public Kernel {
+ public:
+  GeneratedKernel(std::shared_ptr<const LoadedKernel> kernel, std::vector<size_t> inputs, size_t outputs,
+                  std::vector<int64_t> sizes, bool wide, unsigned blocks, unsigned block)
+      : kernel_(std::move(kernel)),
+        inputs_(std::move(inputs)),
+        outputs_(outputs),
+        wide_sizes_(std::move(sizes)),
+        wide_(wide),
+        blocks_(blocks),
+        block_(block) {
+    for (int64_t s : wide_sizes_) sizes_.push_back(static_cast<int32_t>(s));
+  }
+  void run(const RunArgs& args) const override {
+    if (blocks_ == 0) return;  // nothing to compute
+    const void* buffers[kMaxArguments];
+    void* arguments[kMaxArguments];
+    size_t count = 0;
+    for (size_t i : inputs_) {
+      buffers[count] = args.in[i];
+      arguments[count] = &buffers[count];
+      ++count;
+    }
+    for (size_t i = 0; i < outputs_; ++i) {
+      buffers[count] = args.out[i];
+      arguments[count] = &buffers[count];
+      ++count;
+    }
+    for (size_t i = 0; i < wide_sizes_.size(); ++i)
+      arguments[count++] = wide_ ? static_cast<void*>(const_cast<int64_t*>(&wide_sizes_[i]))
+                                 : static_cast<void*>(const_cast<int32_t*>(&sizes_[i]));
+    launch(kernel_->kernel, {blocks_, block_, 0, static_cast<cudaStream_t>(args.stream)}, arguments);
+  }
+  bool reads(size_t input) const override {
+    return std::find(inputs_.begin(), inputs_.end(), input) != inputs_.end();
+  }
+
+ private:
+  std::shared_ptr<const LoadedKernel> kernel_;
+  std::vector<size_t> inputs_;
+  size_t outputs_;
+  std::vector<int64_t> wide_sizes_;
+  std::vector<int32_t> sizes_;
+  bool wide_;
+  unsigned blocks_, block_;
+};
+
+std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& target) {
+  Body body = body_of(instance.graph, instance.id);
+  PELTON_CHECK(body.reason.empty(), body.reason);
+  codegen::Lowered lowered = codegen::lower(body.graph, kernel_name(instance.graph, instance.id));
+  PELTON_CHECK(lowered.kernel, lowered.reason);
+  int64_t largest = 0, widest = 1, results = 0;
+  for (const auto* specs : {&instance.inputs, &instance.outputs})
+    for (const TensorSpec& s : *specs) {
+      largest = std::max(largest, s.count());
+      widest = std::max<int64_t>(widest, bits(s.dtype) / 8);
+    }
+  for (const TensorSpec& s : instance.outputs) results = std::max(results, s.count());
+  codegen::CudaOptions options;
+  options.wide_index = largest >= int64_t{1} << 30;
+  // 16 bytes a thread, unless that leaves multiprocessors without work.
+  const int64_t processors = std::max(1, target.multiprocessors);
+  options.vector = static_cast<int>(std::min<int64_t>(8, 16 / widest));
+  while (options.vector > 1 && results / options.vector < processors * 256) options.vector /= 2;
+  codegen::CudaKernel text = codegen::emit_cuda(*lowered.kernel, options);
+  std::vector<int64_t> sizes;
+  for (const std::string& s : lowered.kernel->sizes) {
+    auto it = instance.symbols.find(s);
+    PELTON_CHECK(it != instance.symbols.end(), "the size of symbol '", s, "' is not known");
+    sizes.push_back(it->second);
+  }
+  // More blocks than can run at once only cost their start.
+  int64_t blocks =
+      results == 0 ? 0 : std::clamp<int64_t>(text.blocks.eval(instance.symbols), 1, processors * 64);
+  std::string all = cat(codegen::cuda_prelude(), text.text);
+  return std::make_unique<GeneratedKernel>(compiled(all, text.entry, target.sm), std::move(body.inputs),
+                                           instance.outputs.size(), std::move(sizes), options.wide_index,
+                                           static_cast<unsigned>(blocks), static_cast<unsigned>(text.block));
+}
+
+}  // namespace
+
+void add_generated(Registry& registry) {
+  Implementation i;
+  i.name = "cuda.generated";
+  i.ops = {"fused", "layout"};
+  static const std::set<std::string_view> movement = {"cast",      "broadcast_to", "slice",  "reverse",
+                                                      "tile",      "iota",         "concat", "pad",
+                                                      "transpose", "reshape",      "fill"};
+  for (const ir::OpDef* op : ir::all_ops())
+    if (op->scalar || op->decompose || movement.count(op->name) || op->name.starts_with("reduce_"))
+      i.ops.push_back(op->name);
+  i.refuse = refuse;
+  i.prepare = prepare;
+  i.device = device::Kind::cuda;
+  registry.add(std::move(i));
+}
+
+}  // namespace pelton::backend::cuda

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// One cuBLASLt product at exact sizes: D = act(alpha A B + beta C + bias), row-major, with one batch dim.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "backend/cuda/handles.h"
+#include "tensor/dtype.h"
+
+namespace pelton::backend::cuda {
+
+enum class Activation : uint8_t { none, relu, gelu_tanh };
+
+struct MatmulProblem {
+  DType in = DType::f32, out = DType::f32;
+  int64_t m = 0, n = 0, k = 0, batch = 1;
+  bool transpose_a = false, transpose_b = false;     // A is [k, m] in memory, B is [n, k]
+  int64_t stride_a = 0, stride_b = 0, stride_d = 0;  // elements between batches; 0: the same matrix for all
+  float alpha = 1;
+  bool residual = false;  // C, laid out as D; beta is 1
+  bool bias = false;      // n values of the type of D
+  Activation activation = Activation::none;
+  bool tf32 = false;  // f32 operands may be rounded to TF32
+  std::string key() const;
+};
+
+// Immutable after it is made. Any thread.
+class MatmulCall {
+ public:
+  // Picks the algorithm by timing the library's proposals on the current GPU. Null if the library has none.
+  static std::unique_ptr<MatmulCall> make(const MatmulProblem& problem);
+  int64_t workspace_bytes() const { return workspace_bytes_; }
+  // `c` and `bias` are null unless the problem has them. `workspace` is 256-byte aligned or null.
+  void run(const void* a, const void* b, const void* c, void* d, const void* bias, void* workspace,
+           cudaStream_t stream) const;
+
+ private:
+  explicit MatmulCall(const MatmulProblem& problem);
+  MatmulHandle description(const void* bias) const;
+  bool choose();
+  MatmulProblem p_;
+  LayoutHandle a_, b_, d_;
+  cublasLtMatmulAlgo_t algorithm_{};
+  int64_t workspace_bytes_ = 0;
+};
+
+}  // namespace pelton::backend::cuda
