@@ -8,10 +8,11 @@ PYTHON  = .venv/bin/python
 export CCACHE_BASEDIR = $(CURDIR)
 export CCACHE_NOHASHDIR = 1
 
-.PHONY: help build demo demo-engine demo-serve dist format test test-mutants test-fuzz check clean
+.PHONY: help build demo demo-engine demo-serve dist format test test-gpu test-mutants test-fuzz check clean
 help:
 	@echo "make demo    set up, build, run real models and compare with ONNX Runtime (parts: demo-engine, demo-serve)"
 	@echo "make test    set up, build, run every test that needs no GPU"
+	@echo "make test-gpu  build with CUDA and run the tests that need a GPU"
 	@echo "make build   set up and build build/$(PRESET)"
 	@echo "make test-mutants, make test-fuzz   seeded faults; parsers under a fuzzer"
 	@echo "make check   source checks: layers, headers, style"
@@ -50,6 +51,12 @@ test:
 	cmake --preset $(PRESET)
 	cmake --build $(BUILD)
 	$(PYTHON) tools/run_tests.py $(BUILD) $(TEST_FLAGS)
+
+# On a machine with a GPU. Installs nothing: what such a machine lacks is carried there (docs/gpu.md).
+test-gpu:
+	cmake --preset cuda-release $(if $(wildcard .carry/include),-DPELTON_DEPS_DIR=$(CURDIR)/.carry)
+	cmake --build build/cuda-release --target pelton test_gpu
+	LD_LIBRARY_PATH=$(CURDIR)/.carry/lib:$$LD_LIBRARY_PATH build/cuda-release/test_gpu
 
 # Seeded faults that the tests must catch, and the parsers under a fuzzer. Slower, and apart from the checks of a change.
 test-mutants: build

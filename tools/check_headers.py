@@ -13,6 +13,8 @@ import shlex
 import subprocess
 import sys
 
+import check_layers
+
 
 def flags_by_folder(build: pathlib.Path, source: pathlib.Path) -> dict[str, list[str]]:
     """For each folder below src/ with a compiled file: the command, less its input and outputs."""
@@ -34,13 +36,14 @@ def flags_by_folder(build: pathlib.Path, source: pathlib.Path) -> dict[str, list
     return out
 
 
-def flags_for(header: pathlib.Path, source: pathlib.Path, flags: dict[str, list[str]]) -> list[str] | None:
+def flags_for(header: pathlib.Path, source: pathlib.Path, flags: dict[str, list[str]],
+              layers: dict[str, check_layers.Layer]) -> list[str] | None:
     folder = header.parent.relative_to(source).as_posix()
     while folder not in flags:
         inside = [f for f in flags if f.startswith(folder + "/")]
         if inside:
             return flags[sorted(inside)[0]]
-        if "/" not in folder:
+        if "/" not in folder or folder in layers:
             return None
         folder = folder.rsplit("/", 1)[0]
     return flags[folder]
@@ -60,9 +63,10 @@ def main() -> int:
     args = parser.parse_args()
     source, build = (args.root / "src").resolve(), args.build.resolve()
     flags = flags_by_folder(build, source)
+    layers, _ = check_layers.read_table((args.root / "docs" / "architecture.md").read_text())
     jobs, skipped = [], []
     for header in sorted(source.rglob("*.h")):
-        command = flags_for(header, source, flags)
+        command = flags_for(header, source, flags, layers)
         if command is None:
             skipped.append(header)
         else:

@@ -27,15 +27,19 @@ struct Options {
   int64_t iterations = 0;
   double warm_up_seconds = 0.3;
   uint64_t seed = 0;
-  bool layers = false;
+  bool layers = false, device_buffers = false;
 };
 
 // A context with everything bound, so that a measured run is the run and nothing else.
 class Bound {
  public:
-  Bound(const runtime::Executable& e, std::vector<ir::HostValue> inputs)
+  Bound(const runtime::Executable& e, std::vector<ir::HostValue> inputs, bool device_buffers)
       : context_(e.context()), inputs_(std::move(inputs)) {
     const ir::Graph& g = e.graph();
+    if (device_buffers) {
+      bind_on_device(e);
+      return;
+    }
     for (size_t i = 0; i < inputs_.size(); ++i)
       context_.bind_input(i, inputs_[i].tensor.dims(), inputs_[i].tensor.data());
     for (ir::ValueId v : g.outputs) bindable_ &= g.type(v).is_tensor() && g.type(v).dtype != DType::string;
@@ -56,6 +60,28 @@ class Bound {
   }
 
  private:
+  void bind_on_device(const runtime::Executable& e) {
+    if (!e.device())
+      throw Misuse{"--device-buffers needs a device with memory of its own", "add --device cuda"};
+    const ir::Graph& g = e.graph();
+    std::shared_ptr<device::Device> device = registry().open(e.target());
+    std::unique_ptr<device::Stream> stream = device->make_stream();
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      const Tensor& t = inputs_[i].tensor;
+      memory_.emplace_back(device, t.bytes(), "an input of the benchmark");
+      stream->upload(memory_.back().get(), t.data(), t.bytes());
+      context_.bind_device_input(i, t.dims(), memory_.back().get());
+    }
+    stream->synchronize();
+    std::vector<Dims> dims = context_.output_dims();
+    for (size_t i = 0; i < dims.size(); ++i) {
+      int64_t bytes = byte_size(g.type(g.outputs[i]).dtype, element_count(dims[i]));
+      memory_.emplace_back(device, bytes, "a result of the benchmark");
+      context_.bind_device_output(i, memory_.back().get(), bytes);
+    }
+  }
+
+  std::vector<device::Memory> memory_;  // outlives the context
   runtime::Context context_;
   std::vector<ir::HostValue> inputs_;
   std::vector<Tensor> outputs_;
@@ -99,7 +125,7 @@ int run(const Options& o, const Globals& globals) {
     for (const ir::HostValue& v : inputs) dims.push_back(v.tensor.dims());
   }
   Stopwatch first;
-  Bound bound(*executable, std::move(inputs));
+  Bound bound(*executable, std::move(inputs), o.device_buffers);
   bound.run();
   load_ms += first.seconds() * 1e3;  // to the first result
 
@@ -147,6 +173,7 @@ int run(const Options& o, const Globals& globals) {
         {"precision", plan->precision},
         {"shapes", shapes},
         {"seed", o.seed},
+        {"buffers", o.device_buffers ? "device" : "host"},
         {"warm_up", warm_up},
         {"iterations", ms.size()},
         {"stable", latency.warnings.empty()},
@@ -214,6 +241,8 @@ Run make_bench(CLI::App& app, const Globals& globals) {
   app.add_option("--warm-up", o->warm_up_seconds, "seconds before measuring")
       ->capture_default_str()
       ->type_name("S");
+  app.add_flag("--device-buffers", o->device_buffers,
+               "inputs and results stay in the device's memory: a run then copies nothing");
   app.add_option("--seed", o->seed, "of the inputs")->capture_default_str();
   app.add_option("--precision", o->precision, "when compiling a model")->capture_default_str();
   app.add_flag("--layers", o->layers,

@@ -2,6 +2,8 @@
 #include "codegen/cuda_emit.h"
 
 #include <cmath>
+#include <set>
+#include <utility>
 
 #include "ir/op.h"
 
@@ -95,9 +97,6 @@ class Emitter {
     team_ = !rows ? 0 : threads > 32 ? block_ : 32;
     PELTON_CHECK(block_ % 32 == 0 && block_ >= 32 && block_ <= 1024, "block of ", block_, " threads");
     out.block = block_;
-    for (const Buffer& b : k_.buffers)
-      if (b.dtype == DType::f16)
-        options_.vector = 1;  // its conversions keep the compiler from joining accesses
     PELTON_CHECK(options_.vector == 1 || options_.vector == 2 || options_.vector == 4 || options_.vector == 8,
                  "vectors of ", options_.vector);
     out.blocks = Dim::ceil_div(grid->extent, Dim(team_ ? block_ / team_ : block_ * options_.vector));
@@ -111,6 +110,7 @@ class Emitter {
     for (size_t i = 0; i < k_.sizes.size(); ++i)
       append(text_, cat(i || !k_.buffers.empty() ? ", " : "", index_type(), " n", i));
     text_ += ") {\n";
+    line("k_begin();");
     for (size_t i = 0; i < k_.sizes.size(); ++i) line(cat("// n", i, " is ", k_.sizes[i]));
     if (options_.vector > 1)
       for (const Buffer& b : k_.buffers) {
@@ -142,7 +142,8 @@ class Emitter {
     };
     look(look, grid.body);
     int threads = 32;
-    while (threads < 1024 && threads * 4 < most) threads *= 2;  // each takes up to four elements
+    const int each = std::max(4, options_.vector);  // elements a thread takes
+    while (threads < 1024 && threads * each < most) threads *= 2;
     return threads;
   }
 
@@ -223,9 +224,38 @@ class Emitter {
     return cat("k_to_unsigned(", x, ", ", UINT64_MAX >> (64 - bits(to)), "ULL)");
   }
 
+  // Inside a loop over whole vectors: the element of a vector that is read or written as one, if the accesses
+  // of `s` lie side by side and start at a multiple of the width; else empty.
+  std::string vector_element(const Statement& s) {
+    if (vector_.width <= 1 || !s.mask.empty()) return "";
+    const Buffer& b = k_.buffers[s.buffer];
+    Dim at = 0;
+    for (size_t d = 0; d < s.index.size(); ++d) at = at * b.dims[d] + s.index[d];
+    Dim rest = at - Dim::symbol(vector_.variable);
+    std::set<std::string> used;
+    rest.collect_symbols(used);
+    if (used.count(vector_.variable) || divisible_by(rest, vector_.width, {}) != Tri::yes) return "";
+    std::string first = expression(rest + Dim::symbol(vector_.thread) * vector_.width);
+    std::string vector = cat("k_vector<", storage_type(b.dtype), ", ", vector_.width, ">");
+    std::string key = cat(b.name, "[", first, "]");
+    auto [it, fresh] = vector_.names.emplace(key, cat("w", vectors_));
+    if (fresh) {
+      ++vectors_;
+      std::string place = cat("*(", b.output ? "" : "const ", vector, "*)(", b.name, " + (", first, "))");
+      if (b.output) {
+        append(vector_.before, cat(vector, " ", it->second, ";\n"));
+        append(vector_.after, cat(place, " = ", it->second, ";\n"));
+      } else {
+        append(vector_.before, cat("const ", vector, " ", it->second, " = ", place, ";\n"));
+      }
+    }
+    return cat(it->second, ".v[u]");
+  }
+
   void load(const Statement& s) {
     DType t = type(s.result);
-    std::string value = address(s);
+    std::string value = vector_element(s);
+    if (value.empty()) value = address(s);
     if (t == DType::f16 || t == DType::bf16)
       value = cat(t == DType::f16 ? "k_from_f16(" : "k_from_bf16(", value, ")");
     if (t == DType::boolean) value += " != 0";
@@ -247,6 +277,8 @@ class Emitter {
       value = cat(b.dtype == DType::f16 ? "k_to_f16(" : "k_to_bf16(", value, ")");
     else
       value = cat("(", storage_type(b.dtype), ")", value);
+    if (std::string element = vector_element(s); !element.empty())
+      return line(cat(element, " = ", value, ";"));
     // In a row's own scope every thread has the value; one writes it.
     line(cat(team_ && !in_lanes_ ? cat("if (", lane(), " == 0) ") : "", address(s), " = ", value, ";"));
   }
@@ -283,21 +315,38 @@ class Emitter {
     line(cat("for (", index_type(), " ", t, " = ", lane(), "; ", t, " < ", length, "; ", t, " += ", team_,
              ") {"));
     ++depth_;
-    if (width > 1) {
-      line("#pragma unroll");
-      line(cat("for (int u = 0; u < ", width, "; ++u) {"));
-      ++depth_;
-      line(cat("const ", index_type(), " ", s.variable, " = ", t, " * ", width, " + u;"));
-      line(cat("(void)", s.variable, ";"));  // an index of size 1 is 0 and uses none
-    }
-    body();
-    if (width > 1) {
-      --depth_;
-      line("}");
-    }
+    if (width > 1)
+      vector_body(s.variable, t, width, body);
+    else
+      plainly(body);
     --depth_;
     line("}");
     in_lanes_ = outside;
+  }
+
+  // A body whose accesses are single ones, whatever loop is around it.
+  template <class F>
+  void plainly(F&& body) {
+    Vector around = std::exchange(vector_, {});
+    body();
+    vector_ = std::move(around);
+  }
+
+  // The body for each element of one vector, between the reads and the writes of whole vectors.
+  template <class F>
+  void vector_body(const std::string& variable, const std::string& thread, int width, F&& body) {
+    Vector around = std::exchange(vector_, {variable, thread, width, {}, {}, {}});
+    std::string outside = std::exchange(text_, {});
+    line("#pragma unroll");
+    line(cat("for (int u = 0; u < ", width, "; ++u) {"));
+    ++depth_;
+    line(cat("const ", index_type(), " ", variable, " = ", thread, " * ", width, " + u;"));
+    line(cat("(void)", variable, ";"));  // an index of size 1 is 0 and uses none
+    body();
+    --depth_;
+    line("}");
+    text_ = cat(outside, vector_.before, text_, vector_.after);
+    vector_ = std::move(around);
   }
 
   void reduce(const Statement& s) {
@@ -318,15 +367,10 @@ class Emitter {
     std::string threads = cat("(", index, ")gridDim.x * ", block_), whole = cat(s.variable, "_whole");
     line(cat("const ", index, " ", whole, " = ", expression(s.extent), " / ", width, ";"));
     line(cat("for (", index, " t = ", thread, "; t < ", whole, "; t += ", threads, ") {"));
-    line("#pragma unroll");
-    line(cat("for (int u = 0; u < ", width, "; ++u) {"));
-    ++depth_;
-    line(cat("const ", index, " ", s.variable, " = t * ", width, " + u;"));
-    line(cat("(void)", s.variable, ";"));  // an index of size 1 is 0 and uses none
     in_lanes_ = true;
-    block(s.body);
+    ++depth_;
+    vector_body(s.variable, "t", options_.vector, [&] { block(s.body); });
     --depth_;
-    line("}");
     line("}");
     line(cat("for (", index, " ", s.variable, " = ", whole, " * ", width, " + ", thread, "; ", s.variable,
              " < ", expression(s.extent), "; ", s.variable, " += ", threads, ") {"));
@@ -350,7 +394,7 @@ class Emitter {
     ++depth_;
     bool outside = in_lanes_;
     in_lanes_ |= s.loop == LoopKind::grid && !team_;
-    block(s.body);
+    plainly([&] { block(s.body); });
     in_lanes_ = outside;
     --depth_;
     line("}");
@@ -395,6 +439,15 @@ class Emitter {
   int block_ = 256;
   int team_ = 0;  // threads that work on one grid iteration together: a warp or a block; 0: each alone
   bool in_lanes_ = false;  // inside a loop whose iterations are shared out among threads
+  // The loop over whole vectors around the present statement: element `variable` is `thread` * width + u.
+  struct Vector {
+    std::string variable, thread;
+    int width = 1;
+    std::map<std::string, std::string> names;  // of vectors, by buffer and place
+    std::string before, after;
+  };
+  Vector vector_;
+  int vectors_ = 0;
 };
 
 }  // namespace

@@ -12,9 +12,8 @@ struct CudaOptions {
   int block = 0;
   // 64-bit index arithmetic; needed when an offset may exceed 2^31 - 1.
   bool wide_index = false;
-  // Elements a thread takes at a time: 1, 2, 4 or 8; fewer where the length of a row is no multiple, one
-  // where a buffer holds f16. Above 1 every buffer must be aligned to 16 bytes; contiguous accesses then move
-  // up to 16 bytes each.
+  // Elements a thread takes at a time: 1, 2, 4 or 8; fewer where the length of a row is no multiple. Above 1
+  // every buffer must be aligned to 16 bytes; contiguous accesses then move up to 16 bytes each.
   int vector = 1;
 };
 

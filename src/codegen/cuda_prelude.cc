@@ -14,6 +14,13 @@ std::string_view cuda_prelude() {
 typedef long long k_s64;
 typedef unsigned long long k_u64;
 
+// Kernels may be launched before the one in front of them has ended: nothing is read or written until it has.
+__device__ inline void k_begin() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 __device__ inline float k_exp(float x) { return expf(x); }
 __device__ inline float k_log(float x) { return logf(x); }
 __device__ inline float k_log1p(float x) { return log1pf(x); }
@@ -118,6 +125,7 @@ template <class T, class U> __device__ inline T k_index_min(T a, U b) { return a
 template <class T, class U> __device__ inline T k_index_broadcast(T a, U b) { return a == 1 ? (T)b : a; }
 
 // Storage.
+template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) k_vector { T v[N]; };
 __device__ inline float k_from_f16(unsigned short v) {
   float f;
   asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(v));

@@ -6,6 +6,7 @@
 
 #include "passes/precision.h"
 #include "passes/rewrite.h"
+#include "tensor/float_types.h"
 
 namespace pelton::passes {
 
@@ -31,11 +32,14 @@ bool stays_in_range(const Node& n) {
 
 // The constant in the lower type; nothing if a finite value leaves its range.
 std::optional<Tensor> rounded(const Tensor& t, DType low) {
-  std::vector<double> values = to_doubles(t);
-  Tensor out = from_doubles(low, t.dims(), values);
-  std::vector<double> after = to_doubles(out);
-  for (size_t i = 0; i < values.size(); ++i)
-    if (std::isfinite(values[i]) && !std::isfinite(after[i])) return std::nullopt;
+  Tensor out(low, t.dims());
+  const float* from = t.as<float>();
+  auto to = static_cast<uint16_t*>(out.mutable_data());
+  const uint16_t exponent = low == DType::f16 ? 0x7c00 : 0x7f80;
+  for (int64_t i = 0; i < t.count(); ++i) {
+    to[i] = low == DType::f16 ? f16_from_float(from[i]) : bf16_from_float(from[i]);
+    if ((to[i] & exponent) == exponent && std::isfinite(from[i])) return std::nullopt;
+  }
   return out;
 }
 

@@ -132,11 +132,27 @@ double small_float_to_double(DType t, uint32_t bits) {
   return negative ? -v : v;
 }
 
+// Both on the bits: whole weight tensors go through here.
 uint16_t f16_from_float(float v) {
-  return static_cast<uint16_t>(small_float_from_double(DType::f16, v, false));
+  uint32_t u = std::bit_cast<uint32_t>(v);
+  const uint32_t sign = (u >> 16) & 0x8000u;
+  u &= 0x7fffffffu;
+  if (u > 0x7f800000u) return static_cast<uint16_t>(small_float_from_double(DType::f16, v, false));  // NaN
+  if (u >= 0x47800000u) return static_cast<uint16_t>(sign | 0x7c00u);  // 65536 and more
+  if (u < 0x38800000u) {
+    // Below the least normal number 2^-14 the unit is 2^-24, that of f32 at 0.5, whose addition rounds.
+    const float shifted = std::bit_cast<float>(u) + 0.5f;
+    return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(shifted) - 0x3f000000u));
+  }
+  u += 0xfffu + ((u >> 13) & 1u);  // to nearest, ties to even; a carry ends in infinity
+  return static_cast<uint16_t>(sign | ((u - 0x38000000u) >> 13));
 }
 float f16_to_float(uint16_t bits) {
-  return static_cast<float>(small_float_to_double(DType::f16, bits));
+  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
+  const uint32_t body = bits & 0x7fffu;
+  if (body >= 0x7c00u) return static_cast<float>(small_float_to_double(DType::f16, bits));
+  if (body >= 0x0400u) return std::bit_cast<float>(sign | ((body << 13) + 0x38000000u));
+  return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(static_cast<float>(body) * 0x1p-24f));
 }
 
 }  // namespace pelton

@@ -71,6 +71,7 @@ Outcome run_case(const test::Case& c, const device::Target& target, std::map<std
 
 TEST_CASE("gpu: the stored cases of the ops") {
   device::Target target = find_device("cuda", 0);
+  const bool trace = std::getenv("PELTON_TRACE_CASES");  // names the case that ends the process
   int cases = 0, on_device = 0;
   std::map<std::string, int> ran;
   for (const std::string& file : test::case_files()) {
@@ -78,6 +79,7 @@ TEST_CASE("gpu: the stored cases of the ops") {
       if (!c.code.empty()) continue;
       CAPTURE(file);
       CAPTURE(c.name);
+      if (trace) std::fprintf(stderr, "%s\n", c.name.c_str());
       Outcome o;
       try {
         o = run_case(c, target, ran);

@@ -10,6 +10,7 @@
 #include "runtime/fake_device.h"
 #include "runtime/test_kernels.h"
 #include "support/expect_error.h"
+#include "support/op_cases.h"
 
 using namespace pelton;
 using namespace pelton::ir;
@@ -380,4 +381,54 @@ TEST_CASE("device: the phases of a run are told apart") {
   CHECK(phases.upload >= 0);
   CHECK(phases.compute > 0);
   CHECK(phases.download >= 0);
+}
+
+TEST_CASE("device: the stored cases of the ops, on the device or on the host as they come") {
+  // Every second kind of op runs on the device, so that values cross over in both directions.
+  static backend::Registry* r = [] {
+    auto* made = new backend::Registry;
+    made->add_device(device::Kind::cuda, test::open_fake);
+    backend::Implementation any;
+    any.name = "fake.most";
+    size_t i = 0;
+    for (const OpDef* op : all_ops())
+      if (op->eval && op->family != Family::control && op->effects == Effects::pure && i++ % 2 == 0)
+        any.ops.push_back(op->name);
+    any.refuse = [](const Graph& g, NodeId id, const device::Target&) {
+      for (const auto* side : {&g[id].inputs, &g[id].outputs})
+        for (ValueId v : *side)
+          if (v && (!g.type(v).is_tensor() || g.type(v).dtype == DType::string))
+            return std::string("no plain tensor");
+      return std::string();
+    };
+    any.prepare = [](const backend::Instance& i, const device::Target&) -> std::unique_ptr<backend::Kernel> {
+      return std::make_unique<test::FakeKernel>(i);
+    };
+    any.device = device::Kind::cuda;
+    made->add(std::move(any));
+    return made;
+  }();
+  int cases = 0;
+  for (const std::string& file : test::case_files())
+    for (const test::Case& c : test::read_cases(file)) {
+      if (!c.code.empty()) continue;
+      CAPTURE(file);
+      CAPTURE(c.name);
+      auto plan = std::make_shared<Plan>();
+      plan->graph = parse_graph(c.graph);
+      plan->target = device::cuda_target(90);
+      auto e = Executable::create(plan, *r, plan->target);
+      auto expected = interp::run(e->graph(), c.inputs).outputs;
+      Context context = e->context();
+      for (int round = 0; round < 3; ++round) {
+        auto got = context.run(c.inputs);
+        for (size_t i = 0; i < got.size(); ++i) {
+          const Tensor &a = got[i].tensor, &b = expected[i].tensor;
+          bool same_value = a.defined() == b.defined() && (!a.defined() || a.same_bytes(b));
+          CHECK(same_value);
+        }
+      }
+      ++cases;
+    }
+  CHECK(cases > 2000);
 }

@@ -39,6 +39,17 @@ TEST_CASE("every 8-bit float pattern survives a round trip") {
 }
 
 TEST_CASE("conversion rounds to even, overflows by the format's own rule") {
+  // On bits as by definition: every f16, and f32 around every boundary between two of them.
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    auto h = static_cast<uint16_t>(bits);
+    double exact = small_float_to_double(DType::f16, bits);
+    REQUIRE((std::isnan(exact) ? std::isnan(f16_to_float(h)) : f16_to_float(h) == exact));
+    if (std::isnan(exact)) continue;
+    double next = small_float_to_double(DType::f16, bits + 1);
+    auto middle = static_cast<float>(std::isfinite(next) ? (exact + next) / 2 : exact);
+    for (float v : {f16_to_float(h), middle, std::nextafter(middle, 0.0f), std::nextafter(middle, INFINITY)})
+      REQUIRE(f16_from_float(v) == small_float_from_double(DType::f16, v, false));
+  }
   CHECK(f16_from_float(65519.0f) == 0x7bff);
   CHECK(f16_from_float(65520.0f) == 0x7c00);
   CHECK(small_float_from_double(DType::f8e4m3fn, 1000, false) == 0x7f);

@@ -156,7 +156,7 @@ class GeneratedKernel : public Kernel {
     for (size_t i = 0; i < wide_sizes_.size(); ++i)
       arguments[count++] = wide_ ? static_cast<void*>(const_cast<int64_t*>(&wide_sizes_[i]))
                                  : static_cast<void*>(const_cast<int32_t*>(&sizes_[i]));
-    launch(kernel_->kernel, {blocks_, block_, 0, static_cast<cudaStream_t>(args.stream)}, arguments);
+    launch(kernel_->kernel, {blocks_, block_, 0, static_cast<cudaStream_t>(args.stream), true}, arguments);
   }
   bool reads(size_t input) const override {
     return std::find(inputs_.begin(), inputs_.end(), input) != inputs_.end();

@@ -99,8 +99,17 @@ LoadedKernel load_kernel(const std::vector<char>& cubin, const char* entry) {
 }
 
 void launch(cudaKernel_t kernel, const Launch& how, void** arguments) {
-  PELTON_CUDA(cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(how.blocks), dim3(how.block),
-                               arguments, how.shared_bytes, how.stream));
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(how.blocks);
+  config.blockDim = dim3(how.block);
+  config.dynamicSmemBytes = how.shared_bytes;
+  config.stream = how.stream;
+  config.attrs = &attribute;
+  config.numAttrs = how.waits_itself ? 1 : 0;
+  PELTON_CUDA(cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), arguments));
 }
 
 }  // namespace pelton::backend::cuda

@@ -91,6 +91,9 @@ struct Launch {
   unsigned blocks = 1, block = 256;
   size_t shared_bytes = 0;
   cudaStream_t stream = nullptr;
+  // The kernel starts while the one before it ends, and itself waits for that one (griddepcontrol.wait)
+  // before it touches memory.
+  bool waits_itself = false;
 };
 // `arguments`: addresses of the values of the parameters. Shared memory above 48 KiB must be allowed before.
 void launch(cudaKernel_t kernel, const Launch& how, void** arguments);

@@ -45,7 +45,7 @@ TEST_CASE("cuda: every stored case of the ops is taken or refused with a reason"
       }
     }
   CHECK(taken["cuda.generated"] > 1000);
-  CHECK(taken["cublaslt.matmul"] > 30);
+  CHECK(taken["cublaslt.matmul"] >= 20);
   CHECK(taken["cuda.gather"] > 10);
 }
 
@@ -72,8 +72,8 @@ TEST_CASE("cuda: products take a scale, a row, a residual and an activation with
 
 TEST_CASE("cuda: groups and layouts become generated kernels") {
   CHECK(implementation_of(R"(graph "g"(%x: f16[2,8,4,4]) {
-  %0 = layout(%x) {to = "nhwc"} : f16[2,8,4,4]:channels_last
-  %1 = relu(%0) : f16[2,8,4,4]:channels_last
+  %0 = layout(%x) {to = "nhwc"} : f16[2,8,4,4]{nhwc}
+  %1 = relu(%0) : f16[2,8,4,4]{nhwc}
   %2 = layout(%1) {to = "plain"} : f16[2,8,4,4]
   return %2
 })") == "cuda.generated cuda.generated cuda.generated");
