@@ -21,7 +21,7 @@ if(PELTON_WERROR)
 endif()
 if(PELTON_SANITIZE)
   target_compile_options(pelton_flags INTERFACE
-                         "$<${host}:-fsanitize=${PELTON_SANITIZE};-fno-omit-frame-pointer;-g1>")
+                         "$<${host}:-fsanitize=${PELTON_SANITIZE};-fno-sanitize-recover=all;-fno-omit-frame-pointer;-g1>")
   target_link_options(pelton_flags INTERFACE -fsanitize=${PELTON_SANITIZE})
 endif()
 

@@ -30,6 +30,11 @@ bool by_type(Graph& g, NodeId id, const char* op) {
   return true;
 }
 bool reshape(Graph& g, NodeId id, const Context&) {
+  // Known contents do not always give the sizes: one that may be 0 or -1 leaves the symbols of the result.
+  auto to = known(g, id, 1);
+  if (!to ||
+      !reshape_target(g.type(input(g, id, 0)).shape, *to, g[id].get_bool("allow_zero"), g.symbols->ranges))
+    return false;
   return by_type(g, id, "reshape");
 }
 bool broadcast(Graph& g, NodeId id, const Context&) {

@@ -311,7 +311,9 @@ Range Dim::range(const SymbolRanges& ranges) const {
       } else {
         Range a = atom.args[0].range(ranges), b = atom.args[1].range(ranges);
         if (atom.function == "floordiv") {
-          if (b.min >= 1) {
+          if (b.min >= 0) {  // a division by 0 has no value, so the divisor is at least 1
+            b.min = std::max<int64_t>(b.min, 1);
+            b.max = std::max<int64_t>(b.max, 1);
             r.min = a.min == INT64_MIN ? INT64_MIN : floor_div_int(a.min, a.min >= 0 ? b.max : b.min);
             r.max = a.max == INT64_MAX ? INT64_MAX : floor_div_int(a.max, a.max >= 0 ? b.min : b.max);
           } else {

@@ -54,6 +54,19 @@ TEST_CASE("symbolic sizes are bound from the inputs and checked") {
                        doctest::Contains("input 'b'"), Error);
 }
 
+TEST_CASE("a convolution whose sizes are symbols is checked when they are known") {
+  const char* text = R"(graph "g"(%x: f32[1,4,3], %w: f32[M,2,1]) {
+    symbol M in [1, 100]
+    %0 = conv(%x, %w) {groups = 2} : f32[1,M,3]
+    return %0
+  })";
+  const Tensor x = Tensor::zeros(DType::f32, {1, 4, 3});
+  auto weights = [](int64_t outputs) { return Tensor::zeros(DType::f32, {outputs, 2, 1}); };
+  CHECK(run_text(text, {x, weights(6)})[0].tensor.dims() == Dims{1, 6, 3});
+  CHECK_THROWS_WITH_AS(run_text(text, {x, weights(5)}), doctest::Contains("weights [5,2,1] in 2 groups"),
+                       Error);
+}
+
 TEST_CASE("state slots yield their next value") {
   Graph g = parse_graph(R"(graph "g"() {
     slot %c counter "c" : i64[] = tensor<i64[]>{41}

@@ -45,6 +45,10 @@ TEST_CASE("queries answer unknown unless proved") {
   CHECK(divisible_by(8 * m, 4, ranges) == Tri::yes);
   CHECK(divisible_by(8 * m + 1, 4, ranges) == Tri::no);
   CHECK(divisible_by(m, 4, ranges) == Tri::unknown);
+  // A quotient of sizes is no less than 0: a divisor of 0 has no value.
+  CHECK(Dim::floor_div(n + 1, m).range(ranges).min == 0);
+  CHECK(at_most(Dim(0), Dim::floor_div(m, 3 * m * n + m), ranges) == Tri::yes);
+  CHECK(Dim::floor_div(m - 1, m).range(ranges).min == -1);
 }
 
 TEST_CASE("overflow is refused, zero absorbs") {

@@ -22,6 +22,19 @@ TEST_CASE("quantize and dequantize, one scale or one a channel") {
     }
 }
 
+TEST_CASE("one scale serves values of any rank, whatever axis the node names") {
+  for (const Dims& d : {Dims{}, Dims{7}, Dims{3, 5}})
+    for (const Dims& s : {Dims{}, Dims{1}}) {
+      const Tensor scale = random(DType::f32, s, 2, 0.01, 0.1), zero = random(DType::u8, s, 3, 0, 20);
+      check_node(cat("graph \"g\"(%x: f32", d, ", %s: f32", s, ", %z: u8", s,
+                     ") { %y = quantize(%x, %s, %z) {axis = 1, to = u8} : u8", d, " return %y }"),
+                 {random(DType::f32, d, 1, -9, 9), scale, zero});
+      check_node(cat("graph \"g\"(%x: u8", d, ", %s: f32", s, ", %z: u8", s,
+                     ") { %y = dequantize(%x, %s, %z) {axis = 1, to = f32} : f32", d, " return %y }"),
+                 {random(DType::u8, d, 1, 0, 120), scale, zero});
+    }
+}
+
 TEST_CASE("batch_norm in every layout") {
   for (const char* layout : {"", "{nhwc}", "{c16}"}) {
     const Dims d = {2, 16, 5, 7}, c = {16};

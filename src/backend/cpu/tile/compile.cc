@@ -131,8 +131,11 @@ class Compiler {
     const Lane lane = lane_of(dtype(v));
     if (constant.defined() && constant.count() == 1 && lane != Lane::i64)
       return constant_register(lane, constant.get_double(0));
-    Dims full = axis < 0 ? aligned(dims, squeezed) : Dims(space_.size(), 1);
-    if (axis >= 0) full[static_cast<size_t>(axis)] = element_count(dims);
+    Dims full(space_.size(), 1);  // one value lies along no axis, whatever its rank
+    if (const int64_t count = element_count(dims); count != 1 && axis >= 0)
+      full[static_cast<size_t>(axis)] = count;
+    else if (count != 1)
+      full = aligned(dims, squeezed);
     auto key = std::make_pair(bytes.index, full);
     if (auto it = source_regs_.find(key); it != source_regs_.end()) return it->second;
     Source s;
