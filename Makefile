@@ -61,7 +61,7 @@ test-gpu:
 # Seeded faults that the tests must catch, and the parsers under a fuzzer. Slower, and apart from the checks of a change.
 test-mutants: build
 	tools/install_deps.sh test
-	$(PYTHON) tools/run_mutants.py
+	$(PYTHON) tools/run_mutants.py $(MUTANT_FLAGS)
 
 test-fuzz:
 	tools/install_deps.sh build test ci

@@ -11,7 +11,7 @@ training  optimizer steps, gradients, or an op in training mode
 string    a value holds text
 other     maps, images, opaque values
 
-With --log, a file of `FAIL name: reason` lines (the output of `pelton conform`), the pass rate of each class is
+With --log, a file of `FAILED name: reason` lines (the output of `pelton conform`), the pass rate of each class is
 printed; --json writes class, result and reason of every case.
 """
 import argparse
@@ -107,7 +107,7 @@ def main():
     failed = {}
     if args.log:
         for line in args.log.read_text().splitlines():
-            if match := re.match(r"FAIL ([^:]+): (.*)", line):
+            if match := re.match(r"FAILED ([^:]+): (.*)", line):
                 failed[match[1]] = match[2]
     totals = collections.Counter(classes.values())
     for name, total in sorted(totals.items()):

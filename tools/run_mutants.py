@@ -2,16 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Seeded faults: each file of tests/mutants/ changes one place of the source, and its tests must then fail.
 
-  tools/run_mutants.py [NAME...] [--build FOLDER] [--jobs N]
+  tools/run_mutants.py [NAME...] [--build FOLDER] [--jobs N] [--seconds N]
 
 A mutant is a TOML file: `file`, `find` (text that occurs there exactly once), `replace`, `why` (the fault in
 words) and `test` (a ctest name; its target test_<name> is the only thing built). The source is copied to a
 scratch folder, so the work tree is never touched. A mutant that does not compile (unless a static assertion
 caught it), whose text is not found, or that the tests do not notice is an error.
+
+With --seconds only as many are run as fit: first those of files that the last commit changed, then the others in
+an order that the commit draws, so that every one has its turn.
 """
 import argparse
 import os
 import pathlib
+import random
 import shutil
 import subprocess
 import sys
@@ -50,6 +54,20 @@ def copy_source(root: pathlib.Path, scratch: pathlib.Path) -> None:
         name = file.relative_to(scratch).as_posix()
         if file.is_file() and name not in wanted and not name.startswith("build/"):
             file.unlink()
+
+
+def git(root: pathlib.Path, *command: str) -> str:
+    return subprocess.run(["git", *command], cwd=root, capture_output=True, text=True).stdout.strip()
+
+
+def in_turn(mutants: dict, root: pathlib.Path) -> list:
+    """Names in the order of their turn, those that share a test side by side: its target is built once."""
+    changed = set(git(root, "diff", "--name-only", "HEAD~1").split("\n"))
+    names = sorted(mutants)
+    random.Random(git(root, "rev-parse", "HEAD")).shuffle(names)
+    names.sort(key=lambda n: mutants[n]["file"] not in changed)
+    tests = list(dict.fromkeys(mutants[n]["test"] for n in names))
+    return sorted(names, key=lambda n: tests.index(mutants[n]["test"]))
 
 
 def run(command: list, cwd: pathlib.Path) -> subprocess.CompletedProcess:
@@ -99,6 +117,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--build", type=pathlib.Path)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--seconds", type=int, default=0, help="start no mutant after so many seconds")
     args = parser.parse_args()
     root = pathlib.Path(__file__).resolve().parent.parent
     files = sorted((root / "tests" / "mutants").glob("*.toml"))
@@ -110,22 +129,29 @@ def main() -> int:
     mutants = {f.stem: load(f) for f in files}
     bench = Bench(root, (args.build or root / "build" / "mutants").resolve(), args.jobs)
 
-    errors = 0
-    for test in sorted({m["test"] for m in mutants.values()}):
-        failure = bench.build_test(test)
-        if failure or bench.test_fails(test):
-            print(f"error: the tests of {test} fail without any mutant\n{failure}")
-            return 1
-        for name in [n for n, m in mutants.items() if m["test"] == test]:
-            start = time.monotonic()
-            try:
-                verdict = bench.judge(mutants[name])
-            except ValueError as error:
-                verdict = str(error)
-            errors += bool(verdict)
-            print(f"{'error' if verdict else 'caught'}: {name} ({mutants[name]['why']}) {verdict} "
-                  f"[{time.monotonic() - start:.0f} s]", flush=True)
-    print(f"{len(mutants) - errors} of {len(mutants)} mutants caught")
+    errors, ran, sound = 0, 0, set()
+    begin = time.monotonic()
+    for name in in_turn(mutants, root):
+        if args.seconds and time.monotonic() - begin > args.seconds:
+            break
+        test = mutants[name]["test"]
+        if test not in sound:
+            failure = bench.build_test(test)
+            if failure or bench.test_fails(test):
+                print(f"error: the tests of {test} fail without any mutant\n{failure}")
+                return 1
+            sound.add(test)
+        start = time.monotonic()
+        try:
+            verdict = bench.judge(mutants[name])
+        except ValueError as error:
+            verdict = str(error)
+        errors += bool(verdict)
+        ran += 1
+        print(f"{'error' if verdict else 'caught'}: {name} ({mutants[name]['why']}) {verdict} "
+              f"[{time.monotonic() - start:.0f} s]", flush=True)
+    left_out = f", {len(mutants) - ran} left out for time" if ran < len(mutants) else ""
+    print(f"{ran - errors} of {ran} mutants caught{left_out}")
     return 1 if errors else 0
 
 

@@ -34,7 +34,13 @@ Error::Error(ErrorCode code, std::string what, std::string where, std::string fi
 
 Error Error::within(std::string_view outer) const {
   if (outer.empty()) return *this;
-  return Error(code_, message_, where_.empty() ? std::string(outer) : cat(outer, ": ", where_), fix_);
+  if (where_.empty()) return Error(code_, message_, std::string(outer), fix_);
+  // Functions that call one another may nest deeply: the outermost and the innermost places stay.
+  constexpr size_t kLong = 300, kKept = 200;
+  size_t from = 0;
+  if (where_.size() > kLong)
+    if (size_t at = where_.find(": ", where_.size() - kKept); at != where_.npos) from = at + 2;
+  return Error(code_, message_, cat(outer, from ? ": ... " : ": ", where_.substr(from)), fix_);
 }
 
 void fail(ErrorCode code, std::string what, std::string where, std::string fix) {

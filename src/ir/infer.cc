@@ -100,23 +100,20 @@ void InferContext::output_contents(size_t i, Contents c) {
   if (i < node.outputs.size() && c.size() <= kMaxContents)
     graph.edit(node.outputs[i]).contents = std::move(c);
 }
-Dim InferContext::fresh(Range range) {
-  return fresh_symbol(graph, range);
-}
-
 Dim InferContext::fresh_size(size_t i, size_t axis, Range range) {
-  if (i >= node.outputs.size()) return fresh(range);
-  const Type& present = graph.type(node.outputs[i]);
-  if (present.is_tensor() && present.ranked && axis < present.shape.size()) {
-    if (present.shape[axis].is_const()) return present.shape[axis];
-    if (auto symbol = present.shape[axis].as_symbol())
+  if (i >= node.outputs.size()) return fresh_symbol(graph, range);
+  const Type* present = &graph.type(node.outputs[i]);
+  while (present->element) present = present->element.get();
+  if (present->is_tensor() && present->ranked && axis < present->shape.size()) {
+    if (present->shape[axis].is_const()) return present->shape[axis];
+    if (auto symbol = present->shape[axis].as_symbol())
       if (auto known = graph.symbols->ranges.find(*symbol); known != graph.symbols->ranges.end()) {
         Range& r = known->second;
         r = {std::max(r.min, range.min), std::max(r.min, std::min(r.max, range.max))};
-        return present.shape[axis];
+        return present->shape[axis];
       }
   }
-  return fresh(range);
+  return fresh_symbol(graph, range);
 }
 
 Dim fresh_symbol(Graph& graph, Range range) {

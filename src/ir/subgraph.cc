@@ -65,7 +65,13 @@ GraphPtr with_input_types(InferContext& c, const GraphPtr& body, const std::vect
   for (const auto& [symbol, range] : body->symbols->ranges) c.graph.symbols->ranges.emplace(symbol, range);
   copy->symbols = c.graph.symbols;
   for (size_t i = 0; i < types.size(); ++i) copy->edit(copy->inputs[i]).type = types[i];
-  if (!same) infer_all(*copy);
+  if (same) return copy;
+  // What was known of other inputs may be too narrow for these.
+  for (NodeId id : copy->order())
+    for (ValueId v : (*copy)[id].outputs)
+      if (Type& t = copy->edit(v).type; t.layout.is_plain())
+        t = t.is_tensor() ? Type::unranked(t.dtype) : Type();
+  infer_all(*copy);
   return copy;
 }
 
@@ -73,7 +79,7 @@ void set_graph(InferContext& c, std::string_view name, GraphPtr graph) {
   c.graph.edit(c.id).attrs.find(name)->second = std::move(graph);
 }
 
-Type seen_outside(InferContext& c, const Type& t, const Graph& body) {
+Type seen_outside(InferContext& c, size_t result, const Type& t, const Graph& body) {
   std::set<std::string> unknown, known;
   collect_symbols(t, unknown);
   for (ValueId v : c.node.inputs)
@@ -85,12 +91,26 @@ Type seen_outside(InferContext& c, const Type& t, const Graph& body) {
     for (const std::string& s : known) unknown.erase(s);
   }
   if (unknown.empty()) return t;
-  std::map<std::string, Dim, std::less<>> replacement;
-  for (const std::string& s : unknown) {
-    auto range = body.symbols->ranges.find(s);
-    replacement[s] = c.fresh(range == body.symbols->ranges.end() ? Range{} : range->second);
+  const SymbolRanges& ranges = body.symbols->ranges;
+  if (!t.is_tensor()) {
+    std::map<std::string, Dim, std::less<>> replacement;
+    for (const std::string& s : unknown) {
+      auto range = ranges.find(s);
+      replacement[s] = fresh_symbol(c.graph, range == ranges.end() ? Range{} : range->second);
+    }
+    return substitute(t, replacement);
   }
-  return substitute(t, replacement);
+  // A whole size, not only the symbol in it: what the run sees is the size.
+  Type out = t;
+  for (size_t d = 0; d < t.shape.size(); ++d) {
+    std::set<std::string> names;
+    t.shape[d].collect_symbols(names);
+    if (std::none_of(names.begin(), names.end(), [&](const auto& s) { return unknown.count(s) != 0; }))
+      continue;
+    auto twin = static_cast<size_t>(std::find(t.shape.begin(), t.shape.end(), t.shape[d]) - t.shape.begin());
+    out.shape[d] = twin < d ? out.shape[twin] : c.fresh_size(result, d, t.shape[d].range(ranges));
+  }
+  return out;
 }
 
 CarriedTypes::CarriedTypes(InferContext& c, const std::vector<Type>& initial,
@@ -154,7 +174,7 @@ Type CarriedTypes::widen(const Type& held, const Type& yielded, std::string_view
       if (!covered) ranges[*symbol] = Range{};
       continue;
     }
-    dim = c_.fresh({std::min(r.min, q.min), std::max(r.max, q.max)});
+    dim = fresh_symbol(c_.graph, {std::min(r.min, q.min), std::max(r.max, q.max)});
     loose_.insert(*dim.as_symbol());
   }
   return out;

@@ -16,8 +16,9 @@ GraphPtr with_input_types(InferContext& c, const GraphPtr& body, const std::vect
                           std::string_view constraint);
 // Replaces the graph attribute `name` of the node.
 void set_graph(InferContext& c, std::string_view name, GraphPtr graph);
-// `t` as the outer graph sees it: sizes it does not know become fresh symbols.
-Type seen_outside(InferContext& c, const Type& t, const Graph& body);
+// `t`, yielded by `body`, as the outer graph sees it in result `result` of the node: sizes it does not know
+// become symbols of that result.
+Type seen_outside(InferContext& c, size_t result, const Type& t, const Graph& body);
 
 // Types of loop-carried values: grows them until a body that is given them yields nothing they do not cover.
 class CarriedTypes {

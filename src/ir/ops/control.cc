@@ -36,6 +36,20 @@ void require_results(InferContext& c, const Graph& body, size_t expected, std::s
       cat("expects ", expected, " results of graph '", body.name, "', which yields ", body.outputs.size()));
 }
 
+// The type of result `i` that is of type a or b.
+Type either(InferContext& c, size_t i, const Type& a, const Type& b) {
+  if (!a.is_tensor() || !b.is_tensor() || a.dtype != b.dtype || !a.ranked || !b.ranked ||
+      a.rank() != b.rank())
+    return join(c.graph, a, b, cat(c.graph.describe(c.id), ", C3"));
+  Type t = a;
+  for (size_t d = 0; d < t.shape.size(); ++d) {
+    if (a.shape[d] == b.shape[d]) continue;
+    Range p = a.shape[d].range(c.ranges()), q = b.shape[d].range(c.ranges());
+    t.shape[d] = c.fresh_size(i, d, {std::min(p.min, q.min), std::max(p.max, q.max)});
+  }
+  return t;
+}
+
 // A branch that cannot run because the condition is a constant takes no part.
 void infer_if(InferContext& c) {
   c.require(c.dtype(0) == DType::boolean && one_element(c, 0), kType, "C1",
@@ -51,11 +65,11 @@ void infer_if(InferContext& c) {
     require_results(c, *branch, results, "C3");
     std::vector<Type> found = output_types(*branch, 0, results);
     for (size_t i = 0; i < results; ++i) {
-      Type t = seen_outside(c, found[i], *branch);
+      Type t = seen_outside(c, i, found[i], *branch);
       if (i >= types.size())
         types.push_back(std::move(t));
       else
-        types[i] = join(c.graph, types[i], t, cat(c.graph.describe(c.id), ", C3"));
+        types[i] = either(c, i, types[i], t);
     }
   }
   for (size_t i = 0; i < results; ++i) c.output(i, types[i]);
@@ -88,7 +102,7 @@ GraphPtr infer_body(InferContext& c, std::vector<Type> lead, size_t first_carrie
   for (size_t i = 0; i < carried; ++i) {
     // The result is what the last iteration yields, or the initial value if there is none.
     Type initial = c.type(first_carried + i), t = types.types()[i];
-    c.output(i, initial == t ? t : seen_outside(c, t, *body));
+    c.output(i, initial == t ? t : seen_outside(c, i, t, *body));
   }
   return body;
 }
@@ -101,10 +115,12 @@ size_t carried_count(InferContext& c, size_t first) {
   return static_cast<size_t>(carried);
 }
 
-Type with_axis(const Type& t, int64_t axis, Dim size) {
-  Type out = t;
-  out.shape.insert(out.shape.begin() + axis, std::move(size));
-  return out;
+// Result `result`: what the body yields as `t` once an iteration, stacked along a new axis.
+Type stacked(InferContext& c, size_t result, Type t, const Graph& body, int64_t axis, const Dim& count) {
+  t.shape.insert(t.shape.begin() + axis, Dim(1));
+  t = seen_outside(c, result, t, body);
+  t.shape[static_cast<size_t>(axis)] = count;
+  return t;
 }
 
 // Number of iterations, the first size of the stacked results: the trip count if it is known and nothing else can end
@@ -141,7 +157,7 @@ void infer_loop(InferContext& c) {
   for (size_t i = carried; i < c.node.outputs.size(); ++i) {
     const Type& t = body->type(body->outputs[1 + i]);
     c.require(t.is_tensor() && t.ranked, kType, "C3", cat("cannot stack results of type ", t.str()));
-    c.output(i, with_axis(seen_outside(c, t, *body), 0, count));
+    c.output(i, stacked(c, i, t, *body, 0, count));
   }
 }
 
@@ -182,7 +198,7 @@ void infer_scan(InferContext& c) {
     const Type& t = body->type(body->outputs[carried + i]);
     c.require(t.is_tensor() && t.ranked, kType, "C3", cat("cannot stack results of type ", t.str()));
     int64_t axis = c.axis(item(out_axes, i), t.rank() + 1);
-    c.output(carried + i, with_axis(seen_outside(c, t, *body), axis, count));
+    c.output(carried + i, stacked(c, carried + i, t, *body, axis, count));
   }
 }
 
@@ -191,7 +207,7 @@ void infer_fused(InferContext& c) {
   set_graph(c, "body", body);
   require_results(c, *body, c.node.outputs.size(), "C1");
   for (size_t i = 0; i < c.node.outputs.size(); ++i)
-    c.output(i, seen_outside(c, body->type(body->outputs[i]), *body));
+    c.output(i, seen_outside(c, i, body->type(body->outputs[i]), *body));
 }
 std::vector<ValueId> decompose_fused(Builder& b, const Node& n) {
   return inline_graph(b, n.get_graph("body"), n.inputs);

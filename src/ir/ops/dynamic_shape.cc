@@ -219,22 +219,6 @@ void infer_range(InferContext& c) {
   c.output(0, t, {c.fresh_size(0, 0, {})});
 }
 
-OpDef row_of(std::string_view name, int min_inputs, int max_inputs, std::vector<AttrDef> attrs,
-             void (*infer)(InferContext&), void (*eval)(EvalContext&),
-             std::vector<std::string_view> constraints) {
-  OpDef row;
-  row.name = name;
-  row.family = Family::shape;
-  row.min_inputs = min_inputs;
-  row.max_inputs = max_inputs;
-  row.attrs = std::move(attrs);
-  row.infer = infer;
-  row.eval = eval;
-  row.constraints = std::move(constraints);
-  row.precision = Precision::exact;
-  return row;
-}
-
 }  // namespace
 
 std::optional<SliceDims> normal_slice(const Dim& start, const Dim& end, int64_t step, const Dim& extent,
@@ -296,28 +280,30 @@ std::optional<Shape> reshape_target(const Shape& from, const Contents& to, bool 
 }
 
 void add_dynamic_shape(OpRows& rows) {
-  rows.push_back(row_of("dynamic_reshape", 2, 2, {{"allow_zero", AttrKind::boolean, Attr(false)}},
-                        infer_dynamic_reshape, eval_dynamic_reshape,
-                        {"C1: the shape is an integer vector of fixed length", "C2: at most one size is open",
-                         "C3: the number of elements stays"}));
+  rows.push_back(exact_row(Family::shape, "dynamic_reshape", 2, 2,
+                           {{"allow_zero", AttrKind::boolean, Attr(false)}}, infer_dynamic_reshape,
+                           eval_dynamic_reshape,
+                           {"C1: the shape is an integer vector of fixed length",
+                            "C2: at most one size is open", "C3: the number of elements stays"}));
   rows.back().alias = AliasRule::view;
-  rows.push_back(row_of("dynamic_broadcast", 2, 2, {}, infer_dynamic_broadcast, eval_dynamic_broadcast,
-                        {"C1: the shape is an integer vector of fixed length", "C2: the shapes broadcast"}));
-  rows.push_back(row_of("dynamic_slice", 3, 5, {}, infer_dynamic_slice, eval_dynamic_slice,
-                        {"C1: starts, ends, axes and steps are integer vectors",
-                         "C2: they have one length, at most the rank", "C3: no step is 0"}));
   rows.push_back(
-      row_of("dynamic_pad", 2, 4, {{"mode", AttrKind::text, Attr(std::string("constant"))}},
-             infer_dynamic_pad, eval_dynamic_pad,
-             {"C1: pads and axes are integer vectors", "C2: one low and one high pad an axis",
-              "C3: the mode exists", "C4: the value has the element type", "C5: no size is below 0"}));
-  rows.push_back(row_of("dynamic_tile", 2, 2, {}, infer_dynamic_tile, eval_dynamic_tile,
-                        {"C1: repeats are an integer vector", "C2: one repeat an axis"}));
-  rows.push_back(row_of(
-      "dynamic_fill", 2, 2, {}, infer_dynamic_fill, eval_dynamic_fill,
+      exact_row(Family::shape, "dynamic_broadcast", 2, 2, {}, infer_dynamic_broadcast, eval_dynamic_broadcast,
+                {"C1: the shape is an integer vector of fixed length", "C2: the shapes broadcast"}));
+  rows.push_back(exact_row(Family::shape, "dynamic_slice", 3, 5, {}, infer_dynamic_slice, eval_dynamic_slice,
+                           {"C1: starts, ends, axes and steps are integer vectors",
+                            "C2: they have one length, at most the rank", "C3: no step is 0"}));
+  rows.push_back(
+      exact_row(Family::shape, "dynamic_pad", 2, 4, {{"mode", AttrKind::text, Attr(std::string("constant"))}},
+                infer_dynamic_pad, eval_dynamic_pad,
+                {"C1: pads and axes are integer vectors", "C2: one low and one high pad an axis",
+                 "C3: the mode exists", "C4: the value has the element type", "C5: no size is below 0"}));
+  rows.push_back(exact_row(Family::shape, "dynamic_tile", 2, 2, {}, infer_dynamic_tile, eval_dynamic_tile,
+                           {"C1: repeats are an integer vector", "C2: one repeat an axis"}));
+  rows.push_back(exact_row(
+      Family::shape, "dynamic_fill", 2, 2, {}, infer_dynamic_fill, eval_dynamic_fill,
       {"C1: the shape is an integer vector of fixed length", "C2: one value", "C3: no size is below 0"}));
-  rows.push_back(row_of(
-      "range", 3, 3, {}, infer_range, eval_range,
+  rows.push_back(exact_row(
+      Family::shape, "range", 3, 3, {}, infer_range, eval_range,
       {"C1: start, limit and delta have one number type", "C2: each is one value", "C3: delta is not 0"}));
 }
 

@@ -27,16 +27,20 @@ void infer_fft(InferContext& c) {
     c.require(x.back().value() == (inverse ? 2 : 1), kShape, "C3",
               cat("needs ", inverse ? "complex" : "real", " values to be one-sided, not ", cat(x)));
   Dim length = x[static_cast<size_t>(axis)];
+  bool known = true;
   if (inverse && onesided) length = (length - 1) * 2;
   if (c.has(1)) {
     c.require(is_int(c.dtype(1)), ErrorCode::bad_type, "C1", "needs an integer length");
     require_single(c, 1, "C4");
-    auto known = c.contents(1);
-    length = known && known->size() == 1 ? (*known)[0] : c.fresh({1, INT64_MAX});
+    auto given = c.contents(1);
+    known = given && given->size() == 1;
+    if (known) length = (*given)[0];
   }
-  c.require(length.range(c.ranges()).max >= 1, kShape, "C4", cat("has length ", length.str()));
+  c.require(!known || length.range(c.ranges()).max >= 1, kShape, "C4", cat("has length ", length.str()));
   Shape out = x;
-  out[static_cast<size_t>(axis)] = onesided && !inverse ? Dim::floor_div(length, 2) + 1 : length;
+  Dim& size = out[static_cast<size_t>(axis)];
+  size = onesided && !inverse ? Dim::floor_div(length, 2) + 1 : length;
+  if (!known) size = c.fresh_size(0, static_cast<size_t>(axis), {1, INT64_MAX});
   out.back() = onesided && inverse ? 1 : 2;
   c.output(0, c.dtype(0), out);
 }

@@ -107,41 +107,31 @@ void infer_scatter_nd(InferContext& c) {
   c.output(0, c.dtype(0), x);
 }
 
-OpDef row_of(std::string_view name, int inputs, std::vector<AttrDef> attrs, void (*infer)(InferContext&),
-             void (*eval)(EvalContext&), std::vector<std::string_view> constraints) {
-  OpDef row;
-  row.name = name;
-  row.family = Family::indexing;
-  row.min_inputs = row.max_inputs = inputs;
-  row.attrs = std::move(attrs);
-  row.infer = infer;
-  row.eval = eval;
-  row.constraints = std::move(constraints);
-  row.precision = Precision::exact;
-  return row;
-}
-
 }  // namespace
 
 void add_index(OpRows& rows) {
   AttrDef axis{"axis", AttrKind::integer, {}};
   AttrDef reduction{"reduction", AttrKind::text, Attr(std::string("none"))};
-  rows.push_back(row_of("gather", 2, {axis}, infer_gather, eval_gather, {"C1: the indices are integers"}));
+  rows.push_back(exact_row(Family::indexing, "gather", 2, 2, {axis}, infer_gather, eval_gather,
+                           {"C1: the indices are integers"}));
   rows.back().sharding = "rows";
   rows.back().batching = "batched_indices";
-  rows.push_back(row_of("gather_elements", 2, {axis}, infer_gather_elements, eval_gather_elements,
-                        {"C1: the indices are integers",
-                         "C2: the indices have the data's rank and no larger sizes but along the axis"}));
+  rows.push_back(exact_row(Family::indexing, "gather_elements", 2, 2, {axis}, infer_gather_elements,
+                           eval_gather_elements,
+                           {"C1: the indices are integers",
+                            "C2: the indices have the data's rank and no larger sizes but along the axis"}));
   rows.back().sharding = "other_axes";
   rows.back().batching = "shift_axes";
-  rows.push_back(row_of("gather_nd", 2, {{"batch_dims", AttrKind::integer, Attr(int64_t{0})}},
-                        infer_gather_nd, eval_gather_nd,
-                        {"C1: the indices are integers",
-                         "C2: the last size of the indices is fixed and at most the number of indexed axes",
-                         "C3: batch_dims fit both operands and agree"}));
+  rows.push_back(
+      exact_row(Family::indexing, "gather_nd", 2, 2, {{"batch_dims", AttrKind::integer, Attr(int64_t{0})}},
+                infer_gather_nd, eval_gather_nd,
+                {"C1: the indices are integers",
+                 "C2: the last size of the indices is fixed and at most the number of indexed axes",
+                 "C3: batch_dims fit both operands and agree"}));
   rows.back().batching = "batch_dims";
-  rows.push_back(row_of(
-      "scatter_elements", 3, {axis, reduction}, infer_scatter_elements, eval_scatter_elements,
+  rows.push_back(exact_row(
+      Family::indexing, "scatter_elements", 3, 3, {axis, reduction}, infer_scatter_elements,
+      eval_scatter_elements,
       {"C1: the indices are integers", "C2: the indices have the shape of the updates and the data's rank",
        "C3: data and updates have one type", "C4: the reduction exists and takes the type"}));
   rows.back().precision = Precision::accumulates;
@@ -149,10 +139,10 @@ void add_index(OpRows& rows) {
   rows.back().sharding = "other_axes";
   rows.back().batching = "shift_axes";
   rows.push_back(
-      row_of("scatter_nd", 3, {reduction}, infer_scatter_nd, eval_scatter_nd,
-             {"C1: the indices are integers",
-              "C2: the last size of the indices is fixed; updates have one slice an index tuple",
-              "C3: data and updates have one type", "C4: the reduction exists and takes the type"}));
+      exact_row(Family::indexing, "scatter_nd", 3, 3, {reduction}, infer_scatter_nd, eval_scatter_nd,
+                {"C1: the indices are integers",
+                 "C2: the last size of the indices is fixed; updates have one slice an index tuple",
+                 "C3: data and updates have one type", "C4: the reduction exists and takes the type"}));
   rows.back().precision = Precision::accumulates;
   rows.back().alias = AliasRule::in_place;
 }

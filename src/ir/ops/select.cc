@@ -149,56 +149,42 @@ double embedding_flops(const Graph&, const Node&, const std::vector<Dims>& in, c
   return static_cast<double>(element_count(in[1])) * static_cast<double>(in[0][1]);
 }
 
-OpDef row_of(std::string_view name, int min_inputs, int max_inputs, std::vector<AttrDef> attrs,
-             void (*infer)(InferContext&), void (*eval)(EvalContext&),
-             std::vector<std::string_view> constraints) {
-  OpDef row;
-  row.name = name;
-  row.family = Family::indexing;
-  row.min_inputs = min_inputs;
-  row.max_inputs = max_inputs;
-  row.attrs = std::move(attrs);
-  row.infer = infer;
-  row.eval = eval;
-  row.constraints = std::move(constraints);
-  row.precision = Precision::exact;
-  return row;
-}
-
 }  // namespace
 
 void add_select(OpRows& rows) {
-  rows.push_back(row_of("one_hot", 3, 3, {{"axis", AttrKind::integer, Attr(int64_t{-1})}}, infer_one_hot,
-                        eval_one_hot,
-                        {"C1: indices and depth are numbers", "C2: one depth", "C3: values are [off, on]"}));
-  rows.push_back(row_of("non_zero", 1, 1, {}, infer_non_zero, eval_non_zero,
-                        {"C1: the element type is a number or bool"}));
-  rows.push_back(row_of("compress", 2, 2, {{"axis", AttrKind::integer, {}}}, infer_compress, eval_compress,
-                        {"C1: the condition is bool of rank 1", "C2: no more conditions than entries"}));
+  rows.push_back(exact_row(
+      Family::indexing, "one_hot", 3, 3, {{"axis", AttrKind::integer, Attr(int64_t{-1})}}, infer_one_hot,
+      eval_one_hot, {"C1: indices and depth are numbers", "C2: one depth", "C3: values are [off, on]"}));
+  rows.push_back(exact_row(Family::indexing, "non_zero", 1, 1, {}, infer_non_zero, eval_non_zero,
+                           {"C1: the element type is a number or bool"}));
+  rows.push_back(exact_row(Family::indexing, "compress", 2, 2, {{"axis", AttrKind::integer, {}}},
+                           infer_compress, eval_compress,
+                           {"C1: the condition is bool of rank 1", "C2: no more conditions than entries"}));
   rows.push_back(
-      row_of("unique", 1, 1,
-             {{"axis", AttrKind::integer, Attr(kFlatten)}, {"sorted", AttrKind::boolean, Attr(true)}},
-             infer_unique, eval_unique, {}));
+      exact_row(Family::indexing, "unique", 1, 1,
+                {{"axis", AttrKind::integer, Attr(kFlatten)}, {"sorted", AttrKind::boolean, Attr(true)}},
+                infer_unique, eval_unique, {}));
   rows.back().max_outputs = 4;
-  rows.push_back(row_of("reverse_sequence", 2, 2,
-                        {{"batch_axis", AttrKind::integer, {}}, {"time_axis", AttrKind::integer, {}}},
-                        infer_reverse_sequence, eval_reverse_sequence,
-                        {"C1: lengths are integers of rank 1", "C2: the axes differ",
-                         "C3: one length an entry of the batch axis"}));
-  rows.push_back(row_of("embedding_bag", 3, 4, {{"mode", AttrKind::text, Attr(std::string("sum"))}},
-                        infer_embedding_bag, eval_embedding_bag,
-                        {"C1: the table is float of rank 2", "C2: indices and offsets are integers of rank 1",
-                         "C3: the mode exists", "C4: weights go with mode sum, one an index"}));
+  rows.push_back(exact_row(Family::indexing, "reverse_sequence", 2, 2,
+                           {{"batch_axis", AttrKind::integer, {}}, {"time_axis", AttrKind::integer, {}}},
+                           infer_reverse_sequence, eval_reverse_sequence,
+                           {"C1: lengths are integers of rank 1", "C2: the axes differ",
+                            "C3: one length an entry of the batch axis"}));
+  rows.push_back(
+      exact_row(Family::indexing, "embedding_bag", 3, 4, {{"mode", AttrKind::text, Attr(std::string("sum"))}},
+                infer_embedding_bag, eval_embedding_bag,
+                {"C1: the table is float of rank 2", "C2: indices and offsets are integers of rank 1",
+                 "C3: the mode exists", "C4: weights go with mode sum, one an index"}));
   rows.back().precision = Precision::accumulates;
   rows.back().decompose = decompose_embedding_bag;
   rows.back().flops = embedding_flops;
-  rows.push_back(
-      row_of("tensor_scatter", 2, 3,
-             {{"axis", AttrKind::integer, Attr(int64_t{-2})}, {"circular", AttrKind::boolean, Attr(false)}},
-             infer_tensor_scatter, eval_tensor_scatter,
-             {"C1: past and update have one type",
-              "C2: past and update agree but along the axis, where the update is not longer",
-              "C3: the axis is not the batch", "C4: one write index a batch entry"}));
+  rows.push_back(exact_row(
+      Family::indexing, "tensor_scatter", 2, 3,
+      {{"axis", AttrKind::integer, Attr(int64_t{-2})}, {"circular", AttrKind::boolean, Attr(false)}},
+      infer_tensor_scatter, eval_tensor_scatter,
+      {"C1: past and update have one type",
+       "C2: past and update agree but along the axis, where the update is not longer",
+       "C3: the axis is not the batch", "C4: one write index a batch entry"}));
   rows.back().alias = AliasRule::in_place;
 }
 

@@ -35,10 +35,10 @@ Type sequence_of(InferContext& c, std::vector<Type> items) {
   if (items.size() > kMaxItems) return Type::sequence(std::move(element));
   return Type::sequence_of(std::move(items), std::move(element));
 }
-// An item of a sequence whose items are not known one by one.
+// An item of a sequence whose items are not known one by one, as the result of the node.
 Type taken_out(InferContext& c, Type element) {
-  for (Dim& d : element.shape)
-    if (!d.is_const()) d = c.fresh(d.range(c.ranges()));
+  for (size_t d = 0; d < element.shape.size(); ++d)
+    if (Dim& size = element.shape[d]; !size.is_const()) size = c.fresh_size(0, d, size.range(c.ranges()));
   return element;
 }
 // Position in [0, count), or in [0, count] for insertion, of a constant index; none if not known.
@@ -116,12 +116,13 @@ void infer_concat_items(InferContext& c) {
   };
   if (!s.items) {
     require_ranked(*s.element);
-    Type t = taken_out(c, *s.element);
-    int64_t axis = c.axis(c.node.get_int("axis"), t.rank() + new_axis);
-    if (new_axis)
-      t.shape.insert(t.shape.begin() + axis, c.fresh({0, INT64_MAX}));
-    else
-      t.shape[static_cast<size_t>(axis)] = c.fresh({0, INT64_MAX});
+    Type t = *s.element;
+    auto axis = static_cast<size_t>(c.axis(c.node.get_int("axis"), t.rank() + new_axis));
+    if (new_axis) t.shape.insert(t.shape.begin() + static_cast<std::ptrdiff_t>(axis), Dim(0));
+    t.shape[axis] = c.fresh_size(0, axis, {0, INT64_MAX});
+    for (size_t d = 0; d < t.shape.size(); ++d)
+      if (Dim& size = t.shape[d]; d != axis && !size.is_const())
+        size = c.fresh_size(0, d, size.range(c.ranges()));
     return c.output(0, t);
   }
   c.require(!s.items->empty(), kShape, "C4", "joins the items of an empty sequence");
@@ -171,7 +172,7 @@ void infer_split(InferContext& c) {
       for (int64_t at = 0; known && at < size.value(); at += run)
         sizes.emplace_back(std::min(run, size.value() - at));
     }
-    element.shape[axis] = c.fresh({0, size.range(c.ranges()).max});
+    element.shape[axis] = c.fresh_size(0, axis, {0, size.range(c.ranges()).max});
   }
   bool keep = c.node.get_bool("keep_dims") || c.has(1);
   auto piece = [&](Dim d) {
@@ -208,22 +209,6 @@ void infer_opt_get(InferContext& c) {
   c.output(0, *require_optional(c).element);
 }
 
-OpDef sequence_row(std::string_view name, int min_inputs, int max_inputs, std::vector<AttrDef> attrs,
-                   void (*infer)(InferContext&), void (*eval)(EvalContext&),
-                   std::vector<std::string_view> constraints) {
-  OpDef row;
-  row.name = name;
-  row.family = Family::sequence;
-  row.min_inputs = min_inputs;
-  row.max_inputs = max_inputs;
-  row.attrs = std::move(attrs);
-  row.constraints = std::move(constraints);
-  row.infer = infer;
-  row.eval = eval;
-  row.precision = Precision::exact;
-  return row;
-}
-
 }  // namespace
 
 void add_sequence(OpRows& rows) {
@@ -240,8 +225,8 @@ void add_sequence(OpRows& rows) {
   auto add = [&](std::string_view name, int min_inputs, int max_inputs, std::vector<AttrDef> attrs,
                  void (*infer)(InferContext&), void (*eval)(EvalContext&),
                  std::vector<std::string_view> constraints) {
-    rows.push_back(
-        sequence_row(name, min_inputs, max_inputs, std::move(attrs), infer, eval, std::move(constraints)));
+    rows.push_back(exact_row(Family::sequence, name, min_inputs, max_inputs, std::move(attrs), infer, eval,
+                             std::move(constraints)));
   };
   add("seq_make", 1, -1, {}, infer_make, eval_seq_make, {items});
   add("seq_empty", 0, 0, {dtype}, infer_empty, eval_seq_empty, {});

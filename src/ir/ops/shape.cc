@@ -188,65 +188,51 @@ void infer_trilu(InferContext& c) {
   c.output(0, c.dtype(0), c.shape(0));
 }
 
-OpDef movement(std::string_view name, int min_inputs, int max_inputs, std::vector<AttrDef> attrs,
-               void (*infer)(InferContext&), void (*eval)(EvalContext&),
-               std::vector<std::string_view> constraints = {}) {
-  OpDef row;
-  row.name = name;
-  row.family = Family::shape;
-  row.min_inputs = min_inputs;
-  row.max_inputs = max_inputs;
-  row.attrs = std::move(attrs);
-  row.infer = infer;
-  row.eval = eval;
-  row.constraints = std::move(constraints);
-  row.precision = Precision::exact;
-  return row;
-}
-
 }  // namespace
 
 void add_shape(OpRows& rows) {
-  rows.push_back(
-      movement("constant", 0, 0, {{"value", AttrKind::tensor, {}}}, infer_constant, eval_constant));
-  rows.push_back(movement("reshape", 1, 1, {{"dims", AttrKind::dims, {}}}, infer_reshape, eval_reshape,
-                          {"C1: the number of elements stays"}));
+  rows.push_back(exact_row(Family::shape, "constant", 0, 0, {{"value", AttrKind::tensor, {}}}, infer_constant,
+                           eval_constant));
+  rows.push_back(exact_row(Family::shape, "reshape", 1, 1, {{"dims", AttrKind::dims, {}}}, infer_reshape,
+                           eval_reshape, {"C1: the number of elements stays"}));
   rows.back().alias = AliasRule::view;
-  rows.push_back(movement("transpose", 1, 1, {{"perm", AttrKind::ints, {}}}, infer_transpose, eval_transpose,
-                          {"C1: perm is a permutation of the axes"}));
-  rows.push_back(movement("broadcast_to", 1, 1, {{"dims", AttrKind::dims, {}}}, infer_broadcast_to,
-                          eval_broadcast_to, {"C1: the shape broadcasts to dims"}));
+  rows.push_back(exact_row(Family::shape, "transpose", 1, 1, {{"perm", AttrKind::ints, {}}}, infer_transpose,
+                           eval_transpose, {"C1: perm is a permutation of the axes"}));
+  rows.push_back(exact_row(Family::shape, "broadcast_to", 1, 1, {{"dims", AttrKind::dims, {}}},
+                           infer_broadcast_to, eval_broadcast_to, {"C1: the shape broadcasts to dims"}));
   rows.push_back(
-      movement("slice", 1, 1,
-               {{"axes", AttrKind::ints, {}},
-                {"starts", AttrKind::dims, {}},
-                {"sizes", AttrKind::dims, {}},
-                {"steps", AttrKind::ints, {}}},
-               infer_slice, eval_slice,
-               {"C1: one start, size and step an axis", "C2: no step is 0", "C3: every index read exists"}));
-  rows.push_back(movement("concat", 1, -1, {{"axis", AttrKind::integer, {}}}, infer_concat, eval_concat,
-                          {"C1: one type", "C2: equal sizes but for the axis"}));
-  rows.push_back(movement(
-      "pad", 1, 2,
+      exact_row(Family::shape, "slice", 1, 1,
+                {{"axes", AttrKind::ints, {}},
+                 {"starts", AttrKind::dims, {}},
+                 {"sizes", AttrKind::dims, {}},
+                 {"steps", AttrKind::ints, {}}},
+                infer_slice, eval_slice,
+                {"C1: one start, size and step an axis", "C2: no step is 0", "C3: every index read exists"}));
+  rows.push_back(exact_row(Family::shape, "concat", 1, -1, {{"axis", AttrKind::integer, {}}}, infer_concat,
+                           eval_concat, {"C1: one type", "C2: equal sizes but for the axis"}));
+  rows.push_back(exact_row(
+      Family::shape, "pad", 1, 2,
       {{"low", AttrKind::dims, {}},
        {"high", AttrKind::dims, {}},
        {"mode", AttrKind::text, Attr(std::string("constant"))}},
       infer_pad, eval_pad,
       {"C1: the mode exists", "C2: one pad an axis, no size below 0", "C3: the value has the element type"}));
-  rows.push_back(movement("tile", 1, 1, {{"repeats", AttrKind::dims, {}}}, infer_tile, eval_tile,
-                          {"C1: one repeat an axis"}));
-  rows.push_back(movement("reverse", 1, 1, {{"axes", AttrKind::ints, {}}}, infer_reverse, eval_reverse));
-  rows.push_back(movement("iota", 0, 0,
-                          {{"dims", AttrKind::dims, {}},
-                           {"axis", AttrKind::integer, Attr(int64_t{0})},
-                           {"dtype", AttrKind::dtype, {}}},
-                          infer_iota, eval_iota, {"C1: the type is a number"}));
+  rows.push_back(exact_row(Family::shape, "tile", 1, 1, {{"repeats", AttrKind::dims, {}}}, infer_tile,
+                           eval_tile, {"C1: one repeat an axis"}));
   rows.push_back(
-      movement("fill", 1, 1, {{"dims", AttrKind::dims, {}}}, infer_fill, eval_fill, {"C1: one value"}));
-  rows.push_back(movement("shape_of", 1, 1, {}, infer_shape_of, eval_shape_of));
-  rows.push_back(movement("contents", 0, 0, {{"dims", AttrKind::dims, {}}}, infer_contents, eval_contents));
-  rows.push_back(movement("trilu", 1, 2, {{"upper", AttrKind::boolean, Attr(true)}}, infer_trilu, eval_trilu,
-                          {"C1: rank 2 or more", "C2: an integer diagonal"}));
+      exact_row(Family::shape, "reverse", 1, 1, {{"axes", AttrKind::ints, {}}}, infer_reverse, eval_reverse));
+  rows.push_back(exact_row(Family::shape, "iota", 0, 0,
+                           {{"dims", AttrKind::dims, {}},
+                            {"axis", AttrKind::integer, Attr(int64_t{0})},
+                            {"dtype", AttrKind::dtype, {}}},
+                           infer_iota, eval_iota, {"C1: the type is a number"}));
+  rows.push_back(exact_row(Family::shape, "fill", 1, 1, {{"dims", AttrKind::dims, {}}}, infer_fill, eval_fill,
+                           {"C1: one value"}));
+  rows.push_back(exact_row(Family::shape, "shape_of", 1, 1, {}, infer_shape_of, eval_shape_of));
+  rows.push_back(exact_row(Family::shape, "contents", 0, 0, {{"dims", AttrKind::dims, {}}}, infer_contents,
+                           eval_contents));
+  rows.push_back(exact_row(Family::shape, "trilu", 1, 2, {{"upper", AttrKind::boolean, Attr(true)}},
+                           infer_trilu, eval_trilu, {"C1: rank 2 or more", "C2: an integer diagonal"}));
 }
 
 }  // namespace pelton::ir

@@ -28,7 +28,7 @@ void infer_string_concat(InferContext& c) {
 void infer_string_split(InferContext& c) {
   require_strings(c, 0);
   Shape pieces = c.shape(0);
-  pieces.push_back(c.fresh({0, INT64_MAX}));
+  pieces.push_back(c.fresh_size(0, pieces.size(), {0, INT64_MAX}));
   c.output(0, DType::string, pieces);
   c.output(1, DType::i64, c.shape(0));
 }
@@ -43,7 +43,7 @@ void infer_string_normalizer(InferContext& c) {
   c.require(to == "none" || to == "lower" || to == "upper", ErrorCode::usage, "C3",
             cat("has no case '", to, "'"));
   Shape out = x;
-  out.back() = c.fresh({1, std::max<int64_t>(1, x.back().range(c.ranges()).max)});
+  out.back() = c.fresh_size(0, x.size() - 1, {1, std::max<int64_t>(1, x.back().range(c.ranges()).max)});
   c.output(0, DType::string, out);
 }
 
@@ -105,18 +105,6 @@ void infer_label_encoder(InferContext& c) {
   c.output(0, values.dtype(), c.shape(0));
 }
 
-OpDef text_row(std::string_view name, std::vector<AttrDef> attrs, void (*infer)(InferContext&),
-               void (*eval)(EvalContext&), std::vector<std::string_view> constraints) {
-  OpDef row;
-  row.name = name;
-  row.family = Family::text;
-  row.attrs = std::move(attrs);
-  row.infer = infer;
-  row.eval = eval;
-  row.constraints = std::move(constraints);
-  row.precision = Precision::exact;
-  return row;
-}
 AttrDef text_def(std::string_view name, std::string value) {
   return {name, AttrKind::text, Attr(std::move(value))};
 }
@@ -128,34 +116,34 @@ AttrDef int_def(std::string_view name, int64_t value) {
 
 void add_text(OpRows& rows) {
   constexpr std::string_view strings = "C1: strings";
-  rows.push_back(text_row("string_concat", {}, infer_string_concat, eval_string_concat,
-                          {strings, "C2: shapes broadcast"}));
-  rows.back().min_inputs = rows.back().max_inputs = 2;
-  rows.push_back(text_row("string_split", {text_def("delimiter", ""), int_def("max_splits", -1)},
-                          infer_string_split, eval_string_split, {strings}));
+  rows.push_back(exact_row(Family::text, "string_concat", 2, 2, {}, infer_string_concat, eval_string_concat,
+                           {strings, "C2: shapes broadcast"}));
+  rows.push_back(exact_row(Family::text, "string_split", 1, 1,
+                           {text_def("delimiter", ""), int_def("max_splits", -1)}, infer_string_split,
+                           eval_string_split, {strings}));
   rows.back().min_outputs = rows.back().max_outputs = 2;
-  rows.push_back(text_row("string_normalizer",
-                          {text_def("case", "none"),
-                           {"case_sensitive", AttrKind::boolean, Attr(false)},
-                           {"stop_words", AttrKind::strings, Attr(Strings{})}},
-                          infer_string_normalizer, eval_string_normalizer,
-                          {strings, "C2: shape [C] or [1,C]", "C3: case is none, lower or upper"}));
-  rows.push_back(text_row("regex_full_match", {{"pattern", AttrKind::text, {}}}, infer_regex,
-                          eval_regex_full_match, {strings}));
-  rows.push_back(text_row("tfidf",
-                          {{"pool", AttrKind::tensor, {}},
-                           {"starts", AttrKind::ints, {}},
-                           {"columns", AttrKind::ints, {}},
-                           {"weights", AttrKind::floats, Attr(Floats{})},
-                           {"mode", AttrKind::text, {}},
-                           int_def("min_length", 1),
-                           int_def("max_length", 1),
-                           int_def("max_skip", 0)},
-                          infer_tfidf, eval_tfidf,
-                          {"C1: the pool has the type of x", "C2: shape [C] or [N,C]",
-                           "C3: the mode and the lengths exist", "C4: the lists of n-grams fit"}));
-  rows.push_back(text_row(
-      "label_encoder",
+  rows.push_back(exact_row(Family::text, "string_normalizer", 1, 1,
+                           {text_def("case", "none"),
+                            {"case_sensitive", AttrKind::boolean, Attr(false)},
+                            {"stop_words", AttrKind::strings, Attr(Strings{})}},
+                           infer_string_normalizer, eval_string_normalizer,
+                           {strings, "C2: shape [C] or [1,C]", "C3: case is none, lower or upper"}));
+  rows.push_back(exact_row(Family::text, "regex_full_match", 1, 1, {{"pattern", AttrKind::text, {}}},
+                           infer_regex, eval_regex_full_match, {strings}));
+  rows.push_back(exact_row(Family::text, "tfidf", 1, 1,
+                           {{"pool", AttrKind::tensor, {}},
+                            {"starts", AttrKind::ints, {}},
+                            {"columns", AttrKind::ints, {}},
+                            {"weights", AttrKind::floats, Attr(Floats{})},
+                            {"mode", AttrKind::text, {}},
+                            int_def("min_length", 1),
+                            int_def("max_length", 1),
+                            int_def("max_skip", 0)},
+                           infer_tfidf, eval_tfidf,
+                           {"C1: the pool has the type of x", "C2: shape [C] or [N,C]",
+                            "C3: the mode and the lengths exist", "C4: the lists of n-grams fit"}));
+  rows.push_back(exact_row(
+      Family::text, "label_encoder", 1, 1,
       {{"keys", AttrKind::tensor, {}}, {"values", AttrKind::tensor, {}}, {"otherwise", AttrKind::tensor, {}}},
       infer_label_encoder, eval_label_encoder,
       {"C1: keys of the type of x, values of the type of the default", "C2: as many values as keys"}));

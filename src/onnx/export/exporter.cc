@@ -43,7 +43,7 @@ Name GraphExporter::symbol(const std::string& name) {
 namespace {
 
 // Emits the arithmetic of a dim from its text form: sums and products of symbols and of
-// floordiv, mod, min and max.
+// floordiv, mod, min, max and broadcast.
 struct DimWriter {
   GraphExporter& exporter;
   std::string_view s;
@@ -99,8 +99,10 @@ struct DimWriter {
     eat(')');
     if (word == "min") return w().op("Min", {a, b});
     if (word == "max") return w().op("Max", {a, b});
+    if (word == "broadcast") return w().op("Where", {w().op("Equal", {a, w().integer(1)}), b, a});
     Name remainder = w().op("Mod", {a, b});  // sign of the divisor, so the division below rounds down
     if (word == "mod") return remainder;
+    PELTON_CHECK(word == "floordiv", word);
     return w().op("Div", {w().op("Sub", {a, remainder}), b});
   }
 };

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hostile and damaged models: one clear error each, status 1, in little memory."""
+import contextlib
+import os
+import resource
+import shutil
+import subprocess
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from conftest import BINARY, Result, assert_error
+
+F = TensorProto.FLOAT
+MEMORY_BYTES = 6 << 30  # address space, so that a size trick that works ends in an error of its own
+
+
+@pytest.fixture
+def limited(tmp_path):
+    def run(*args):
+        process = subprocess.run([str(BINARY), *map(str, args)], capture_output=True, text=True, cwd=tmp_path, timeout=120,
+                                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES)))
+        assert process.returncode >= 0, f"ended by signal {-process.returncode}\n{process.stderr}"
+        return Result(process)
+    return run
+
+
+def info(name, shape, kind=F):
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def model(*nodes, inputs=None, outputs=("y",), weights=(), opset=17, functions=()):
+    """Nodes are (op, inputs, outputs[, attributes])."""
+    made = [helper.make_node(n[0], n[1].split(), n[2].split(), **(n[3] if len(n) > 3 else {})) for n in nodes]
+    graph = helper.make_graph(made, "g", inputs or [info("x", [2])], [info(o, None) for o in outputs], list(weights))
+    domains = {d for n in made for d in [n.domain] if d}
+    return helper.make_model(graph, ir_version=8, functions=functions,
+                             opset_imports=[helper.make_opsetid("", opset), *(helper.make_opsetid(d, 1) for d in domains)])
+
+
+def weight(dims, data=b"", kind=F):
+    return TensorProto(name="w", data_type=kind, dims=dims, raw_data=data)
+
+
+def whole(name, values):
+    return numpy_helper.from_array(np.array(values, np.int64), name)
+
+
+ADD = ("Add", "x w", "y")
+MODELS = {
+    "a cycle": (model(("Add", "x b", "a"), ("Neg", "a", "y"), ("Neg", "y", "b")), ["cycle"]),
+    "a node that feeds itself": (model(("Add", "x y", "y")), ["cycle"]),
+    "no producer": (model(ADD), ["nothing produces 'w'"]),
+    "no producer of an output": (model(("Neg", "x", "y"), outputs=["z"]), ["nothing produces 'z'"]),
+    "two producers": (model(("Neg", "x", "y"), ("Exp", "x", "y")), ["two values are named 'y'"]),
+    "a product beyond 64 bits": (model(ADD, weights=[weight([1 << 40, 1 << 40])]), ["'w'", "too large"]),
+    "a tensor of 1 TiB": (model(ADD, weights=[weight([1 << 38])]), ["'w'", "holds 0 bytes", "1099511627776"]),
+    "a negative size": (model(ADD, weights=[weight([-2], bytes(8))]), ["'w'", "negative size", "[-2]"]),
+    "too few bytes": (model(ADD, weights=[weight([4], bytes(8))]), ["'w'", "8 bytes", "needs 16"]),
+    "no such element type": (model(ADD, weights=[weight([4], bytes(8), 99)]), ["'w'", "type 99"]),
+    "mixed types": (model(ADD, weights=[whole("w", [1, 2])]), ["f32 and i64", "'y'"]),
+    "an attribute of another type": (model(("Concat", "x x", "y", {"axis": "one"})), ["'axis'", "integer"]),
+    "no such op": (model(("Relux", "x", "y")), ["Relux", "'y'"]),
+    "no such domain": (model(("Foo", "x", "y", {"domain": "acme"})), ["'Foo'", "'acme'", "plug-in"]),
+    "an operator set of the future": (model(("Neg", "x", "y"), opset=999), ["999", "newest known"]),
+    "a split that does not divide": (model(("Split", "x", "y a b"), opset=11), ["2 into 3", "'y'"]),
+    "a pad beyond 64 bits": (model(("Pad", "x p", "y"), weights=[whole("p", [1 << 62, 1 << 62])]), ["overflow", "'y'"]),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_are_refused(limited, tmp_path, name):
+    proto, words = MODELS[name]
+    (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+    for command in ("inspect", "compile"):
+        assert_error(limited(command, "m.onnx"), 1, "m.onnx", *words)
+
+
+@pytest.mark.parametrize("location, offset, words", [
+    ("../out.bin", 0, ["leads out of the folder"]), ("/etc/passwd", 0, ["not a relative path"]),
+    ("link.bin", 0, ["leads out of the folder"]), ("absent.bin", 0, ["cannot open", "absent.bin"]),
+    ("data.bin", 12, ["offset 12", "outside 'data.bin' of 16 bytes"]), ("data.bin", -4, ['"-4"', "not a size"]),
+])
+def test_external_data(limited, tmp_path, location, offset, words):
+    (tmp_path / "out.bin").write_bytes(bytes(16))
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "data.bin").write_bytes(bytes(16))
+    (folder / "link.bin").symlink_to(tmp_path / "out.bin")
+    tensor = TensorProto(name="w", data_type=F, dims=[2], data_location=TensorProto.EXTERNAL)
+    for key, value in (("location", location), ("offset", str(offset)), ("length", "8")):
+        tensor.external_data.add(key=key, value=value)
+    (folder / "m.onnx").write_bytes(model(ADD, weights=[tensor]).SerializeToString())
+    assert_error(limited("compile", "model/m.onnx"), 1, "m.onnx", "'w'", *words)
+
+
+def field(number, content):
+    def varint(n):
+        return bytes([n & 127 | 128]) + varint(n >> 7) if n > 127 else bytes([n])
+    if isinstance(content, int):
+        return varint(number << 3) + varint(content)
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def nested(depth):
+    """An If in an If in an If, deeper than the protobuf package itself writes."""
+    def branch(node):
+        return field(1, node) + field(2, b"b") + field(12, field(1, b"r"))
+
+    node = leaf = field(1, b"x") + field(2, b"r") + field(4, b"Identity")
+    for _ in range(depth):
+        branches = b"".join(field(5, field(1, name) + field(6, graph) + field(20, 5))
+                            for name, graph in ((b"then_branch", branch(node)), (b"else_branch", branch(leaf))))
+        node = field(1, b"c") + field(2, b"r") + field(4, b"If") + branches
+    inputs = [info("x", [2]), info("c", [], TensorProto.BOOL)]
+    graph = branch(node) + b"".join(field(11, i.SerializeToString()) for i in inputs)
+    return field(1, 8) + field(7, graph) + field(8, field(1, b"") + field(2, 17))
+
+
+def test_depth(limited, tmp_path):
+    (tmp_path / "ten.onnx").write_bytes(nested(10))
+    assert limited("compile", "ten.onnx").code == 0
+    (tmp_path / "deep.onnx").write_bytes(nested(1000))
+    assert_error(limited("compile", "deep.onnx"), 1, "deep.onnx", "nested more than 100 deep")
+
+    def function(name, *ops):
+        names = ["a", *(f"t{i}" for i in range(len(ops) - 1)), "b"]
+        nodes = [helper.make_node(op, [names[i]], [names[i + 1]], domain="local" if op[0] == "F" else "")
+                 for i, op in enumerate(ops)]
+        return helper.make_function("local", name, ["a"], ["b"], nodes,
+                                    [helper.make_opsetid("", 17), helper.make_opsetid("local", 1)])
+
+    def calls(op, functions):
+        (tmp_path / "f.onnx").write_bytes(model((op, "x", "y", {"domain": "local"}), functions=functions).SerializeToString())
+        return limited("compile", "f.onnx")
+
+    assert_error(calls("F", [function("F", "F")]), 1, "f.onnx", "nested more than 64 deep")
+    doubling = [function("F0", "Neg", "Neg")] + [function(f"F{i}", f"F{i - 1}", f"F{i - 1}") for i in range(1, 40)]
+    assert_error(calls("F39", doubling), 1, "f.onnx", "unfolds to more than")
+
+
+@pytest.mark.parametrize("nodes, weights, words", [
+    ([("Expand", "x s", "y")], {"s": [1 << 31, 1 << 31]}, ["too large"]),
+    ([("Tile", "x s", "y")], {"s": [1 << 40]}, ["bytes"]),
+    ([("ConstantOfShape", "s", "k"), ("ReduceSum", "k", "t"), ("Add", "x t", "y")], {"s": [1 << 20, 1 << 20]}, ["bytes"]),
+    ([("Range", "a b c", "k"), ("Cast", "k", "f", {"to": F}), ("Add", "x f", "y")], {"a": 0, "b": 1 << 40, "c": 1}, ["bytes"]),
+])
+def test_sizes_that_a_few_bytes_ask_for(limited, tmp_path, nodes, weights, words):
+    proto = model(*nodes, inputs=[info("x", [1])], weights=[whole(n, v) for n, v in weights.items()])
+    (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+    np.save(tmp_path / "x.npy", np.ones(1, np.float32))
+    assert limited("compile", "m.onnx").code == 0  # nothing of that size is made before a run
+    result = limited("run", "m.onnx", "--input", "x=x.npy", "--json")
+    assert_error(result, 1, *words)
+    assert result.json()["error"]["code"] in ("out_of_memory", "limit")
+
+
+@contextlib.contextmanager
+def full_disk(folder):
+    folder.mkdir()
+    try:
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32k", "tmpfs", folder], capture_output=True).returncode == 0
+    except FileNotFoundError:
+        mounted = False
+    if not mounted:
+        pytest.skip("no small file system can be mounted here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+def test_full_disk(limited, tmp_path):
+    big = numpy_helper.from_array(np.random.default_rng(1).random((128, 128), np.float32), "w")
+    (tmp_path / "m.onnx").write_bytes(model(("MatMul", "x w", "y"), inputs=[info("x", ["N", 128])], weights=[big]).SerializeToString())
+    np.save(tmp_path / "x.npy", np.ones((200, 128), np.float32))
+    with full_disk(tmp_path / "small") as folder:
+        for command in (["compile", "m.onnx", "-o", "small/m.pelton"], ["export", "m.onnx", "-o", "small/m2.onnx"],
+                        ["run", "m.onnx", "--input", "x=x.npy", "--output-dir", "small"]):
+            result = limited(*command, "--json")
+            assert_error(result, 1, "No space left", "small/")
+            assert result.json()["error"]["code"] == "disk_full"
+            assert not list(folder.iterdir()), "a part of a file stays behind"
+
+
+def test_files_that_cannot_be_read(limited, tmp_path):
+    (tmp_path / "folder.onnx").mkdir()
+    assert_error(limited("inspect", "folder.onnx"), 1, "is a folder", "folder.onnx")
+    assert_error(limited("inspect", "absent.onnx"), 1, "No such file", "absent.onnx")
+    (tmp_path / "secret.onnx").write_bytes(model(("Neg", "x", "y")).SerializeToString())
+    (tmp_path / "secret.onnx").chmod(0)
+    command = [str(BINARY), "inspect", "secret.onnx"]
+    if os.access(tmp_path / "secret.onnx", os.R_OK):  # root without its right to read everything
+        if not shutil.which("setpriv"):
+            pytest.skip("root reads every file")
+        command = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search", *command]
+    process = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert_error(Result(process), 1, "Permission denied", "secret.onnx")
+
+
+@pytest.mark.parametrize("value, code, words", [("-1", 1, ["--threads is -1"]), ("5000", 1, ["5000"]), ("1.5", 2, ["1.5"]),
+                                                ("99999999999999999999", 2, ["99999999999999999999"])])
+def test_thread_counts(limited, tmp_path, value, code, words):
+    (tmp_path / "m.onnx").write_bytes(model(("Neg", "x", "y")).SerializeToString())
+    np.save(tmp_path / "x.npy", np.ones(2, np.float32))
+    assert_error(limited("run", "m.onnx", "--input", "x=x.npy", "--threads", value), code, *words)
