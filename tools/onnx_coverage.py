@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes docs/onnx-coverage.md: which ONNX ops are imported, against the installed onnx package.
 
-usage: onnx_coverage.py [--results FILE] [--check]
---results takes the JSON of conform_classes.py and adds pass rates; --check only compares the list of ops with the
-page and fails when it is out of date.
+usage: onnx_coverage.py [--results NAME=FILE...] [--check]
+--results takes JSON files of conform_classes.py, one for each way to run the cases, and adds pass rates; --check
+only compares the list of ops with the page and fails when it is out of date.
 """
 import argparse
 import collections
@@ -47,21 +47,33 @@ def known():
     return versions
 
 
+def conformance(results):
+    """Pass rates of each class in each way, and what does not pass."""
+    ways = list(results)
+    lines = ["## Conformance", "", "Cases that the onnx package generates, by the class that their model alone decides.", "",
+             f"| class | cases | {' | '.join(ways)} |", f"|---|---|{'---|' * len(ways)}"]
+    total, passed, failures = collections.Counter(), collections.Counter(), {}
+    for way, rows in results.items():
+        for row in rows:
+            total[way, row["class"]] += 1
+            passed[way, row["class"]] += row["passed"]
+            if not row["passed"]:
+                failures.setdefault((row["case"], row["class"], row["reason"]), []).append(way)
+    for c in sorted({c for _, c in total}):
+        rates = " | ".join(f"{100 * passed[w, c] / total[w, c]:.1f}%" for w in ways)
+        lines.append(f"| {c} | {total[ways[0], c]} | {rates} |")
+    lines += ["", "Cases that do not pass:", ""]
+    for (case, kind, reason), where in sorted(failures.items()):
+        lines.append(f"- `{case}` ({kind}; {'every way' if where == ways else ', '.join(where)}): {reason[:160]}")
+    return lines + [""]
+
+
 def page(results):
     ours, versions = imported(), known()
     lines = ["# ONNX coverage", "",
              f"Made by `tools/onnx_coverage.py` against onnx {onnx.__version__} (operator set {onnx.defs.onnx_opset_version()}).",
              "An imported op takes every version listed unless a note in its import function refuses a form by name.", ""]
-    if results:
-        lines += ["## Conformance on the reference path", "", "| class | pass | cases | rate |", "|---|---|---|---|"]
-        total, passed = collections.Counter(), collections.Counter()
-        for row in results:
-            total[row["class"]] += 1
-            passed[row["class"]] += row["passed"]
-        lines += [f"| {c} | {passed[c]} | {total[c]} | {100 * passed[c] / total[c]:.1f}% |" for c in sorted(total)]
-        failures = [r for r in results if not r["passed"]]
-        lines += ["", "Cases that do not pass:", ""]
-        lines += [f"- `{r['case']}` ({r['class']}): {r['reason'][:160]}" for r in failures] + [""]
+    lines += conformance(results) if results else []
     for domain in ("", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training"):
         ops = sorted(op for d, op in versions if d == domain)
         have = [op for op in ops if (domain, op) in ours]
@@ -75,15 +87,19 @@ def page(results):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=pathlib.Path)
+    parser.add_argument("--results", nargs="*", default=[], metavar="NAME=FILE")
     parser.add_argument("--check", action="store_true")
     args = parser.parse_args()
     if args.check:
-        strip = lambda text: re.sub(r"## Conformance on.*?(?=^## )", "", text, flags=re.S | re.M)
+        strip = lambda text: re.sub(r"## Conformance.*?(?=^## )", "", text, flags=re.S | re.M)
         if strip(PAGE.read_text()) != strip(page(None)):
             sys.exit("docs/onnx-coverage.md is out of date: run tools/onnx_coverage.py")
         return
-    PAGE.write_text(page(json.loads(args.results.read_text()) if args.results else None))
+    results = {}
+    for item in args.results:
+        name, _, file = item.partition("=")
+        results[name] = json.loads(pathlib.Path(file).read_text())
+    PAGE.write_text(page(results))
     print(f"{PAGE.relative_to(ROOT)}: {len(imported())} ops")
 
 

@@ -26,6 +26,18 @@ struct Options {
 
 constexpr size_t kMaxNodesReported = 1000;
 
+void add_node(json& ran, const ir::Graph& graph, ir::NodeId node, std::string_view implementation) {
+  if (ran.size() < kMaxNodesReported)
+    ran.push_back({{"node", graph.describe(node)}, {"implementation", std::string(implementation)}});
+}
+
+std::vector<ir::HostValue> run_reference(const ir::Graph& graph, const std::vector<ir::HostValue>& inputs,
+                                         json& ran) {
+  interp::Options options;
+  options.observe = [&](ir::NodeId node, const auto&) { add_node(ran, graph, node, runtime::kReference); };
+  return interp::run(graph, inputs, {}, options).outputs;
+}
+
 // The graph compiled for this machine and run; what ran where goes into `ran`.
 std::vector<ir::HostValue> run_compiled(const ir::Graph& graph, const std::vector<ir::HostValue>& inputs,
                                         const device::Target& target, json& ran) {
@@ -34,10 +46,7 @@ std::vector<ir::HostValue> run_compiled(const ir::Graph& graph, const std::vecto
   auto plan = std::make_shared<runtime::Plan>(compile_model(std::move(model), target, {}));
   auto executable = runtime::Executable::create(plan, registry(), target);
   runtime::RunOptions options;
-  options.observe = [&](const runtime::StepEvent& e) {
-    if (ran.size() < kMaxNodesReported)
-      ran.push_back({{"node", e.graph.describe(e.node)}, {"implementation", std::string(e.implementation)}});
-  };
+  options.observe = [&](const runtime::StepEvent& e) { add_node(ran, e.graph, e.node, e.implementation); };
   return executable->run(inputs, options);
 }
 
@@ -59,7 +68,7 @@ int run(const Options& o, const Globals& globals) {
     if (one.tolerance.atol == standard.atol) one.tolerance.atol = o.tolerance.atol;
     json ran = json::array();
     auto execute = [&](const ir::Graph& graph, const std::vector<ir::HostValue>& inputs) {
-      return o.path == "reference" ? interp::run(graph, inputs).outputs
+      return o.path == "reference" ? run_reference(graph, inputs, ran)
                                    : run_compiled(graph, inputs, target, ran);
     };
     std::string reason;

@@ -100,8 +100,12 @@ void InferContext::output_contents(size_t i, Contents c) {
   if (i < node.outputs.size() && c.size() <= kMaxContents)
     graph.edit(node.outputs[i]).contents = std::move(c);
 }
+Dim InferContext::fresh(Range range) {
+  return fresh_symbol(graph, range);
+}
+
 Dim InferContext::fresh_size(size_t i, size_t axis, Range range) {
-  if (i >= node.outputs.size()) return fresh_symbol(graph, range);
+  if (i >= node.outputs.size()) return fresh(range);
   const Type* present = &graph.type(node.outputs[i]);
   while (present->element) present = present->element.get();
   if (present->is_tensor() && present->ranked && axis < present->shape.size()) {
@@ -113,7 +117,7 @@ Dim InferContext::fresh_size(size_t i, size_t axis, Range range) {
         return present->shape[axis];
       }
   }
-  return fresh_symbol(graph, range);
+  return fresh(range);
 }
 
 Dim fresh_symbol(Graph& graph, Range range) {

@@ -28,9 +28,10 @@ class InferContext {
   void output(size_t i, Type type);
   void output(size_t i, DType dtype, Shape shape) { output(i, Type::tensor(dtype, std::move(shape))); }
   void output_contents(size_t i, Contents contents);
-  // A size known only when the node has run, of axis `axis` of result `i` or of its items: a symbol in
-  // [range.min, range.max]. The present size stays if there is one (a symbol that inference gave before, or
-  // what the text form says), so that inferring again changes nothing.
+  // A size known only when the node has run: a new symbol in [range.min, range.max].
+  Dim fresh(Range range);
+  // The same for axis `axis` of result `i`, whose present size stays if it has one (a symbol that inference
+  // gave before, or what the text form says), so that inferring again changes nothing.
   Dim fresh_size(size_t i, size_t axis, Range range);
 
   // Axis in [-rank, rank) to [0, rank); `rank` may exceed the input's (unsqueeze).

@@ -94,6 +94,8 @@ def test_conform(pelton, tmp_path, path):
     assert len(failures) == 1 and "test_wrong" in failures[0] and "'y'" in failures[0]
     lines = [json.loads(line) for line in pelton("conform", "cases/test_right", "--path", path, "--json").out.splitlines()]
     assert lines[-1] == {"final": True, "passed": 1, "failed": 0, "skipped": 0}
+    ran = {node["implementation"] for node in lines[0]["ran"]}
+    assert ran == {"reference"} if path == "reference" else ran and "reference" not in ran
     assert pelton("conform", "cases/test_right").code == 0
     assert_error(pelton("conform", "absent"), 1, "absent")
 

@@ -13,10 +13,13 @@
 
 namespace pelton::fuzz {
 
+inline uint64_t accepted = 0;  // inputs that the parser took
+
 template <class F>
 int feed(const uint8_t* data, size_t size, F&& parse) {
   try {
     parse(std::string_view(reinterpret_cast<const char*>(data), size));
+    ++accepted;
   } catch (const Error& e) {
     if (e.code() == ErrorCode::internal) {
       std::fprintf(stderr, "internal error on fuzzed input: %s\n", e.what());

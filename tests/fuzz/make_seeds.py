@@ -69,6 +69,39 @@ def onnx_models():
     yield model("function", [helper.make_node("Twice", ["x"], ["y"], domain="local")], [x], [y], functions=[function])
     constant = helper.make_node("Constant", [], ["s"], value=numpy_helper.from_array(np.array([2, -1]), "v"))
     yield model("reshape", [constant, helper.make_node("Reshape", ["x", "s"], ["y"])], [x], [y], opset=13)
+    yield "fields", every_field().SerializeToString()
+
+
+def every_field():
+    """One node of no domain with every kind of attribute, tensor and type, and all that a model may carry besides."""
+    kinds = {TensorProto.FLOAT: [1.0], TensorProto.DOUBLE: [1.0], TensorProto.INT32: [1], TensorProto.INT64: [1],
+             TensorProto.UINT64: [1], TensorProto.BOOL: [1], TensorProto.STRING: [b"s"], TensorProto.COMPLEX64: [1j],
+             TensorProto.FLOAT16: [1], TensorProto.BFLOAT16: [1], TensorProto.INT4: [1], TensorProto.FLOAT8E4M3FN: [1]}
+    tensors = [helper.make_tensor(f"t{kind}", kind, [1], values) for kind, values in kinds.items()]
+    outside = TensorProto(name="outside", data_type=TensorProto.FLOAT, dims=[2], data_location=TensorProto.EXTERNAL)
+    outside.external_data.add(key="location", value="data.bin")
+    sparse = helper.make_sparse_tensor(helper.make_tensor("values", TensorProto.FLOAT, [1], [1.0]),
+                                       helper.make_tensor("indices", TensorProto.INT64, [1], [2]), [4])
+    number = helper.make_tensor_type_proto(TensorProto.FLOAT, [2, "N", None])
+    types = [number, helper.make_sequence_type_proto(number), helper.make_optional_type_proto(number),
+             helper.make_map_type_proto(TensorProto.INT64, number), helper.make_sparse_tensor_type_proto(TensorProto.FLOAT, [4])]
+    leaf = helper.make_graph([helper.make_node("Neg", ["x"], ["r"])], "leaf", [],
+                             [helper.make_tensor_value_info("r", TensorProto.FLOAT, None)])
+    node = helper.make_node("Identity", ["x"], ["y"], name="n", doc_string="text", i=1, f=1.0, s="s", t=tensors[0], g=leaf,
+                            ints=[1, 2], floats=[1.0, 2.0], strings=["a", "b"], tensors=tensors, graphs=[leaf, leaf],
+                            sparse_tensor=sparse, tp=types[1], type_protos=types)
+    graph = helper.make_graph([node], "g", [helper.make_value_info(f"in{i}", t) for i, t in enumerate(types)]
+                              + [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])], tensors + [outside], "text",
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])], [sparse])
+    graph.quantization_annotation.add(tensor_name="y").quant_parameter_tensor_names.add(key="SCALE_TENSOR", value="s")
+    function = helper.make_function("local", "F", ["a"], ["b"], [helper.make_node("Elu", ["a"], ["b"])],
+                                    [helper.make_opsetid("", 17)], ["alpha"], [helper.make_attribute("beta", 2.0)])
+    made = helper.make_model(graph, functions=[function], producer_name="p", producer_version="1", domain="d",
+                             model_version=1, doc_string="text",
+                             opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("local", 1)])
+    helper.set_model_props(made, {"key": "value"})
+    return made
 
 
 # A 16x16 ramp, coded as baseline and as progressive JPEG.

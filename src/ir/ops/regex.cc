@@ -323,8 +323,14 @@ class RegexParser {
       emit({State::Kind::begin});
     } else if (take('z')) {
       emit({State::Kind::end});
-    } else if (more() && (text_[at_] == 'b' || text_[at_] == 'B' || text_[at_] == 'p' || text_[at_] == 'P')) {
-      bad("word boundaries and Unicode classes are not supported");
+    } else if (take('b')) {
+      emit({State::Kind::boundary});
+    } else if (take('B')) {
+      State inside{State::Kind::boundary};
+      inside.negated = true;
+      emit(std::move(inside));
+    } else if (more() && (text_[at_] == 'p' || text_[at_] == 'P')) {
+      bad("Unicode classes are not supported");
     } else {
       set(escaped());
     }
@@ -401,6 +407,11 @@ bool Regex::full_match(std::string_view text) const {
   std::vector<uint32_t> now, next, stack;
   std::vector<size_t> seen(program_.size(), SIZE_MAX);  // position at which a state was added last
   bool matched = false;
+  auto word = [&](size_t i) {  // of \w: ASCII only, as in RE2
+    const uint32_t c = points[i], lower = c | 32;
+    return c == '_' || (c >= '0' && c <= '9') || (c < 128 && lower >= 'a' && lower <= 'z');
+  };
+  auto boundary = [&](size_t i) { return (i > 0 && word(i - 1)) != (i < points.size() && word(i)); };
   // Adds a state and all it reaches without reading.
   auto add = [&](uint32_t state, size_t position, std::vector<uint32_t>& into) {
     stack.push_back(state);
@@ -423,6 +434,9 @@ bool Regex::full_match(std::string_view text) const {
           break;
         case State::Kind::end:
           if (position == points.size()) stack.push_back(s + 1);
+          break;
+        case State::Kind::boundary:
+          if (boundary(position) != st.negated) stack.push_back(s + 1);
           break;
         case State::Kind::set:
           into.push_back(s);

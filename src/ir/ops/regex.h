@@ -15,7 +15,7 @@ class Regex {
  public:
   // bad_format says what was not understood and where. Supported: literals, . \d \D \w \W \s \S, escapes,
   // classes with ranges, negation and [:names:], groups (capturing, (?:), (?i)), | * + ? {m,n} and their lazy
-  // forms, ^ $ \A \z.
+  // forms, ^ $ \A \z \b \B.
   explicit Regex(std::string_view pattern);
   bool full_match(std::string_view text) const;
 
@@ -25,10 +25,10 @@ class Regex {
     uint32_t low, high;
   };
   struct State {
-    enum class Kind : uint8_t { set, split, jump, begin, end, match } kind;
+    enum class Kind : uint8_t { set, split, jump, begin, end, boundary, match } kind;
     uint32_t next = 0, other = 0;  // split: both
     std::vector<Range> ranges;     // set
-    bool negated = false;
+    bool negated = false;          // set, boundary
   };
   std::vector<State> program_;
 };

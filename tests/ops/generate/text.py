@@ -68,6 +68,8 @@ REGEX = {
     "posix": ("[[:alpha:]_-]+", ["a_b-C", "a1"]), "bracket": (r"[]a\]]+", ["]a]", "b"]),
     "empty": ("", ["", "a"]), "unicode": ("é{2}", ["éé", "é"]),
     "mail": (r"(\W|^)[\w.\-]{0,25}@(yahoo|gmail)\.com(\W|$)", ["account@gmail.com", "account@hotmail.com", "not email"]),
+    "boundary": (r"\w+\.\bcom\b!*\w*", ["www.com", "www.com!", "www.comx", "www.com!x"]),
+    "inside": (r"a\Bb+\b.*\B", ["abb", "abb!", "a bb", "abbc"]), "only_boundary": (r"\b", ["", "a"]),
     "brace": ("a{x}", ["a{x}", "a"]), "backtracking": ("(a*)*b", ["a" * 40, "aaab"]),
 }
 import re  # noqa: E402
