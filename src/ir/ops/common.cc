@@ -21,22 +21,6 @@ Dims broadcast_dims(const std::vector<Dims>& operands) {
   return out;
 }
 
-OpDef exact_row(Family family, std::string_view name, int min_inputs, int max_inputs,
-                std::vector<AttrDef> attrs, void (*infer)(InferContext&), void (*eval)(EvalContext&),
-                std::vector<std::string_view> constraints) {
-  OpDef row;
-  row.name = name;
-  row.family = family;
-  row.min_inputs = min_inputs;
-  row.max_inputs = max_inputs;
-  row.attrs = std::move(attrs);
-  row.constraints = std::move(constraints);
-  row.infer = infer;
-  row.eval = eval;
-  row.precision = Precision::exact;
-  return row;
-}
-
 void copy_element(Tensor& to, int64_t to_index, const Tensor& from, int64_t from_index) {
   DType t = from.dtype();
   if (t == DType::string) {

@@ -48,11 +48,6 @@ Tensor gather_elements_by(const Tensor& from, Dims to_dims, F&& map) {
   return to;
 }
 
-// The row of an op that moves or selects elements and rounds none.
-OpDef exact_row(Family family, std::string_view name, int min_inputs, int max_inputs,
-                std::vector<AttrDef> attrs, void (*infer)(InferContext&), void (*eval)(EvalContext&),
-                std::vector<std::string_view> constraints = {});
-
 bool supports_float(DType t);   // f64 f32 f16 bf16
 bool supports_number(DType t);  // those and the full integers
 

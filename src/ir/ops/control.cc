@@ -123,8 +123,8 @@ Type stacked(InferContext& c, size_t result, Type t, const Graph& body, int64_t 
   return t;
 }
 
-// Number of iterations, the first size of the stacked results: the trip count if it is known and nothing else can end
-// the loop.
+// Number of iterations, the first size of the stacked results: the trip count if it is known and nothing else
+// can end the loop.
 Dim iterations(InferContext& c, const Graph& body, size_t first_stacked) {
   auto trip = c.contents(0);
   int64_t most =

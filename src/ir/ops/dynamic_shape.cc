@@ -7,6 +7,7 @@
 
 #include "ir/builder.h"
 #include "ir/ops/common.h"
+#include "ir/ops/exact_row.h"
 
 namespace pelton::ir {
 namespace {

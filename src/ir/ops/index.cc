@@ -3,6 +3,7 @@
 // an index outside is a bad_shape error of the run. What picks by value or condition is in select.cc.
 #include "ir/builder.h"
 #include "ir/ops/common.h"
+#include "ir/ops/exact_row.h"
 #include "ir/ops/index_eval.h"
 
 namespace pelton::ir {

@@ -5,6 +5,7 @@
 
 #include "ir/builder.h"
 #include "ir/ops/common.h"
+#include "ir/ops/exact_row.h"
 #include "ir/ops/index_eval.h"
 
 namespace pelton::ir {

@@ -4,6 +4,7 @@
 // gets fresh symbols for them. Evaluation in sequence_eval.cc.
 #include "ir/ops/sequence.h"
 #include "ir/ops/common.h"
+#include "ir/ops/exact_row.h"
 #include "ir/text.h"
 
 namespace pelton::ir {

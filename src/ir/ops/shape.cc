@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ir/ops/common.h"
+#include "ir/ops/exact_row.h"
 #include "ir/ops/shape_eval.h"
 
 namespace pelton::ir {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ir/ops/composite.h"
+#include "ir/ops/exact_row.h"
 #include "ir/ops/regex.h"
 
 namespace pelton::ir {
