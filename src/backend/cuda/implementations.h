@@ -17,4 +17,8 @@ void add_contraction(Registry& registry);  // matmul on cuBLASLt
 void add_generated(Registry& registry);    // groups and single nodes through the kernel IR
 void add_gather(Registry& registry);
 
+void add_norm(Registry& registry);     // norms and softmax over rows
+void add_ranking(Registry& registry);  // topk, sort, arg_max, cumsum
+void add_resample(Registry& registry);
+
 }  // namespace pelton::backend::cuda

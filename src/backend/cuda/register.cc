@@ -6,11 +6,14 @@ namespace pelton::backend {
 
 // Best first within an op; an implementation that refuses leaves the node to the next.
 void register_cuda(Registry& registry) {
+  registry.add_device(device::Kind::cuda, cuda::open_device);
   cuda::add_conv(registry);
   cuda::add_pool(registry);
   cuda::add_squeeze_excite(registry);
   cuda::add_attention(registry);
-  registry.add_device(device::Kind::cuda, cuda::open_device);
+  cuda::add_norm(registry);
+  cuda::add_ranking(registry);
+  cuda::add_resample(registry);
   cuda::add_contraction(registry);
   cuda::add_gather(registry);
   cuda::add_generated(registry);

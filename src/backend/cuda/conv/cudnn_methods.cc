@@ -148,7 +148,8 @@ void add_cudnn_methods(const ConvProblem& p, ConvMethods& to) {
       g.pointwise(*mode_of(p.steps.form.steps[i].op), value, operands[static_cast<size_t>(i)], next);
       value = next;
     }
-    for (auto& plan : g.plans({.count = fused ? size_t{3} : size_t{4}, .tensor_cores = p.x.dtype != DType::f32 || p.tf32}))
+    for (auto& plan :
+         g.plans({.count = fused ? size_t{3} : size_t{4}, .tensor_cores = p.x.dtype != DType::f32 || p.tf32}))
       to.push_back(std::make_unique<CudnnMethod>(std::move(plan), weights, fused, p));
   };
   if (fusable(p)) add(true);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Our own kernels as ways to compute a convolution.
 #include <algorithm>
+#include <cstring>
 
 #include "backend/cuda/conv/problem.h"
 #include "backend/cuda/own/conv_gemm.h"
@@ -95,9 +96,19 @@ class DepthwiseMethod final : public ConvMethod {
 class StemMethod final : public ConvMethod {
  public:
   StemMethod(const ConvProblem& p, const StemConv& g) : conv_(g), multiprocessors_(p.multiprocessors) {
-    if (p.weights.defined())
-      packed_ =
-          shared_packed(p.weights, "as it is", [&] { return upload(p.weights, "weights of a convolution"); });
+    if (!p.weights.defined()) return;
+    const StemWeights form = stem_conv_weights(g);
+    const int64_t depth = p.w[1] * p.taps();
+    packed_ = shared_packed(p.weights, cat("rows of ", form.pitch), [&] {
+      const auto size = static_cast<size_t>(elem_bytes(g.type));
+      std::vector<std::byte> rows(static_cast<size_t>(form.rows) * static_cast<size_t>(form.pitch) * size);
+      for (int64_t k = 0; k < p.w[0]; ++k)
+        std::memcpy(&rows[static_cast<size_t>(k * form.pitch) * size],
+                    static_cast<const std::byte*>(p.weights.data()) + static_cast<size_t>(k * depth) * size,
+                    static_cast<size_t>(depth) * size);
+      return upload(rows.data(), static_cast<int64_t>(rows.size()), "weights of a convolution");
+    });
+    conv_.packed = true;
   }
   std::string name() const override { return "few channels"; }
   Packed packed() const override { return packed_; }

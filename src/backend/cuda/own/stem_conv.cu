@@ -39,10 +39,18 @@ __global__ void __launch_bounds__(kThreads) kernel(const StemConv g) {
   const int used = g.r * g.s * g.c;
   const T zero = from_float<T>(0.0f);
   const T* const w = static_cast<const T*>(g.w);
-  for (int i = thread; i < kTile * plan.depth; i += kThreads) {
-    const int k = i / plan.depth, d = i % plan.depth;
-    weights[k * plan.depth_pitch + d] =
-        d < used && first_k + k < g.k ? w[static_cast<int64_t>(first_k + k) * used + d] : zero;
+  if (g.packed) {
+    const auto* from =
+        reinterpret_cast<const Pack<T, 8>*>(w + static_cast<int64_t>(first_k) * plan.depth_pitch);
+#pragma unroll 4
+    for (int i = thread; i < kTile * plan.depth_pitch / 8; i += kThreads)
+      reinterpret_cast<Pack<T, 8>*>(weights)[i] = from[i];
+  } else {
+    for (int i = thread; i < kTile * plan.depth; i += kThreads) {
+      const int k = i / plan.depth, d = i % plan.depth;
+      weights[k * plan.depth_pitch + d] =
+          d < used && first_k + k < g.k ? w[static_cast<int64_t>(first_k + k) * used + d] : zero;
+    }
   }
   for (int d = thread; d < plan.depth; d += kThreads) {
     // Depth counts as the weights lie: c, r, s. Behind the end: none.
@@ -63,17 +71,26 @@ __global__ void __launch_bounds__(kThreads) kernel(const StemConv g) {
     const T* const x = static_cast<const T*>(g.x) + static_cast<int64_t>(image) * g.c * g.h * g.w_;
     __syncthreads();
     if (!g.channels_last && g.w_ % 2 == 0) {
-      for (int line = warp; line < g.c * plan.rows; line += kWarps) {
-        const int c = line / plan.rows, at_h = top + line - c * plan.rows;
-        const bool row_inside = static_cast<unsigned>(at_h) < static_cast<unsigned>(g.h);
-        const T* const from = x + (static_cast<int64_t>(c) * g.h + at_h) * g.w_ + left;
-#pragma unroll 4
-        for (int column = lane * 2; column < plan.columns; column += 64) {
-          uint32_t pair = 0;
-          if (row_inside && static_cast<unsigned>(left + column) < static_cast<unsigned>(g.w_))
-            pair = *reinterpret_cast<const uint32_t*>(from + column);
-          *reinterpret_cast<uint32_t*>(patch + line * plan.columns + column) = pair;
+      // Pairs of columns, eight loads of a thread on their way at a time.
+      const unsigned across = plan.columns / 2, pairs = g.c * plan.rows * across;
+      for (unsigned first = thread; first < pairs; first += 8 * kThreads) {
+        uint32_t pair[8];
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+          const unsigned at = first + i * kThreads, line = at / across;
+          const int column = static_cast<int>(at - line * across) * 2;
+          const int c = static_cast<int>(line / plan.rows),
+                    at_h = top + static_cast<int>(line) - c * plan.rows;
+          pair[i] = 0;
+          if (at < pairs && static_cast<unsigned>(at_h) < static_cast<unsigned>(g.h) &&
+              static_cast<unsigned>(left + column) < static_cast<unsigned>(g.w_))
+            pair[i] = *reinterpret_cast<const uint32_t*>(x + (static_cast<int64_t>(c) * g.h + at_h) * g.w_ +
+                                                         left + column);
         }
+#pragma unroll
+        for (int i = 0; i < 8; ++i)
+          if (first + i * kThreads < pairs)
+            reinterpret_cast<uint32_t*>(patch)[first + i * kThreads] = pair[i];
       }
     } else {
       const int64_t c_step = g.channels_last ? 1 : static_cast<int64_t>(g.h) * g.w_,
@@ -177,6 +194,10 @@ cudaError_t start_any(const StemConv& g, int multiprocessors, cudaStream_t strea
 
 }  // namespace
 
+StemWeights stem_conv_weights(const StemConv& g) {
+  const int tile = g.k <= 16 ? 16 : g.k <= 32 ? 32 : 64;
+  return {(g.k + tile - 1) / tile * tile, Plan(g).depth_pitch};
+}
 bool stem_conv_takes(const StemConv& g) {
   return g.c <= 4 && g.k % 8 == 0 && g.type != Elem::f32 && Plan(g).bytes(64) <= 150 * 1024;
 }

@@ -11,7 +11,8 @@ namespace pelton::backend::cuda {
 
 struct StemConv {
   const void* x = nullptr;
-  const void* w = nullptr;                    // [K,C,R,S]
+  const void* w = nullptr;  // [K,C,R,S], or packed: rows and pitch as below, zeros where nothing is
+  bool packed = false;
   void* y = nullptr;                          // [N,P,Q,K]
   Elem type = Elem::f16, y_type = Elem::f16;  // type: f16 or bf16
   bool channels_last = false;                 // of x
@@ -22,6 +23,11 @@ struct StemConv {
 
 // Whether the patch and the weights fit; k must be a multiple of 8.
 bool stem_conv_takes(const StemConv& problem);
+// Of packed weights: a row a result, c * r * s elements in front of its pitch.
+struct StemWeights {
+  int rows, pitch;
+};
+StemWeights stem_conv_weights(const StemConv& problem);
 cudaError_t stem_conv(const StemConv& problem, int multiprocessors, cudaStream_t stream);
 
 }  // namespace pelton::backend::cuda
