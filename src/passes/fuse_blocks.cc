@@ -59,14 +59,27 @@ std::vector<NodeId> excitation(const Graph& g, NodeId product, size_t side) {
   return nodes;
 }
 
-// The chain of views that yields v, each for v alone; the input of the first stays outside.
-void add_views(const Graph& g, ValueId v, std::vector<NodeId>& nodes) {
-  for (;;) {
-    const NodeId id = g[v].producer;
-    if (!id || !(g[id].is("slice") || g[id].is("reshape") || g[id].is("transpose")) || !single_use(g, v))
-      return;
-    nodes.push_back(id);
-    v = input(g, id, 0);
+bool is_view(const Graph& g, NodeId id) {
+  return id && (g[id].is("slice") || g[id].is("reshape") || g[id].is("transpose"));
+}
+// The views that yield q, k and v and that nothing else reads; they may share some.
+void add_views(const Graph& g, NodeId attention, std::vector<NodeId>& nodes) {
+  auto holds = [&](NodeId id) { return std::find(nodes.begin(), nodes.end(), id) != nodes.end(); };
+  for (size_t i = 0; i < 3; ++i)
+    for (NodeId id = g[input(g, attention, i)].producer; is_view(g, id); id = g[input(g, id, 0)].producer)
+      if (!holds(id)) nodes.push_back(id);
+  for (bool dropped = true; dropped;) {
+    dropped = false;
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      if (nodes[i] == attention) continue;
+      const ValueId v = result(g, nodes[i]);
+      bool inside = !g.is_output(v);
+      for (Use u : g[v].uses) inside &= holds(u.user);
+      if (inside) continue;
+      nodes.erase(nodes.begin() + static_cast<std::ptrdiff_t>(i));
+      dropped = true;
+      break;
+    }
   }
 }
 
@@ -98,7 +111,7 @@ bool fuse_attention_views(Graph& graph, const Context& context) {
         if (graph[n].stable_id == stable && graph[n].is("attention")) attention = n;
       if (!attention) break;
       std::vector<NodeId> nodes{attention};
-      for (size_t i = 0; i < 3; ++i) add_views(graph, input(graph, attention, i), nodes);
+      add_views(graph, attention, nodes);
       ValueId y = result(graph, attention);
       while (result_too && single_use(graph, y)) {
         const NodeId user = graph[y].uses[0].user;

@@ -97,3 +97,20 @@ TEST_CASE("operands that are views of one product, results back in rows") {
     GpuCase(text, {random(t, {2, 19, 96}, 1)}, {"attention", {}, {}}).check("cuda.attention");
   }
 }
+
+TEST_CASE("operands that share a transposed product") {
+  PELTON_NEEDS_GPU();
+  std::string text =
+      "graph \"g\"(%x: T[2,19,96]) {"
+      " %r = reshape(%x) {dims = dims[2,19,3,2,16]} : T[2,19,3,2,16]"
+      " %t = transpose(%r) {perm = [2,0,3,1,4]} : T[3,2,2,19,16]"
+      " %q0 = slice(%t) {axes = [0], starts = dims[0], sizes = dims[1], steps = [1]} : T[1,2,2,19,16]"
+      " %k0 = slice(%t) {axes = [0], starts = dims[1], sizes = dims[1], steps = [1]} : T[1,2,2,19,16]"
+      " %v0 = slice(%t) {axes = [0], starts = dims[2], sizes = dims[1], steps = [1]} : T[1,2,2,19,16]"
+      " %q = reshape(%q0) {dims = dims[2,2,19,16]} : T[2,2,19,16]"
+      " %k = reshape(%k0) {dims = dims[2,2,19,16]} : T[2,2,19,16]"
+      " %v = reshape(%v0) {dims = dims[2,2,19,16]} : T[2,2,19,16]"
+      " %y = attention(%q, %k, %v) : T[2,2,19,16] return %y }";
+  for (size_t at; (at = text.find('T')) != text.npos;) text.replace(at, 1, "f16");
+  GpuCase(text, {random(DType::f16, {2, 19, 96}, 1)}, {"attention", {}, {}}).check("cuda.attention");
+}

@@ -106,3 +106,18 @@ TEST_CASE("squeeze and excite in one launch") {
         GpuCase(text, inputs, {"squeeze_excite", {false, false, bias}, {}}).check("cuda.squeeze_excite");
       }
 }
+
+TEST_CASE("squeeze and excite with biases that are constants of the group") {
+  PELTON_NEEDS_GPU();
+  GpuCase(
+      "graph \"g\"(%x: f16[2,16,4,4]{nhwc}, %w1: f16[4,16,1,1], %w2: f16[16,4,1,1]) {"
+      " %b = constant() {value = tensor<f16[4]>{0.5, 0.5, 0.5, 0.5}} : f16[4]"
+      " %m = reduce_mean(%x) {axes = [2,3], keep_dims = true} : f16[2,16,1,1] %h = conv(%m, %w1, %b) : "
+      "f16[2,4,1,1]"
+      " %a = relu(%h) : f16[2,4,1,1] %s = conv(%a, %w2) : f16[2,16,1,1] %g = sigmoid(%s) : f16[2,16,1,1]"
+      " %y = mul(%g, %x) : f16[2,16,4,4]{nhwc} return %y }",
+      {random(DType::f16, {2, 16, 4, 4}, 1), random(DType::f16, {4, 16, 1, 1}, 2),
+       random(DType::f16, {16, 4, 1, 1}, 3)},
+      {"squeeze_excite", {false, true, true}, {}})
+      .check("cuda.squeeze_excite");
+}

@@ -2,6 +2,7 @@
 #include "backend/cuda/attention/views.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/cat.h"
 #include "ir/op.h"
@@ -13,6 +14,20 @@ namespace {
 bool splits_last(const Shape& from, const Shape& to) {
   if (to.size() != from.size() + 1) return false;
   return std::equal(from.begin(), from.end() - 1, to.begin());
+}
+
+// The dims of `from` that stay when dims of size 1 are left out to give `to`; none if that is not what
+// happens.
+std::optional<std::vector<size_t>> without_ones(const Shape& from, const Shape& to) {
+  std::vector<size_t> kept;
+  for (size_t d = 0; d < from.size(); ++d) {
+    if (kept.size() < to.size() && from[d] == to[kept.size()])
+      kept.push_back(d);
+    else if (!(from[d] == Dim(1)))
+      return {};
+  }
+  if (kept.size() != to.size()) return {};
+  return kept;
 }
 
 }  // namespace
@@ -39,12 +54,13 @@ ViewChain view_chain(const ir::Graph& body, ir::ValueId v) {
     v = n.inputs[0];
   }
   std::reverse(chain.nodes.begin(), chain.nodes.end());
-  // What was sliced or transposed is not dense: only its last dim may still be split, while it is the last.
+  // What was sliced or transposed is not dense: only its last dim may still be split and dims of
+  // size 1 left out.
   bool dense = true;
   for (ir::NodeId id : chain.nodes) {
     const ir::Node& n = body[id];
-    if (n.is("reshape") && !dense &&
-        !splits_last(body.type(n.inputs[0]).shape, body.type(n.outputs[0]).shape)) {
+    const Shape &from = body.type(n.inputs[0]).shape, &to = body.type(n.outputs[0]).shape;
+    if (n.is("reshape") && !dense && !splits_last(from, to) && !without_ones(from, to)) {
       chain.input = -1;
       chain.reason = "reshapes a part of a tensor";
       return chain;
@@ -78,6 +94,10 @@ StridedView strided_view(const ir::Graph& body, const ViewChain& chain, const Di
       }
     } else if (dense) {
       view.strides = row_major_strides(to);
+    } else if (auto kept = without_ones(body.type(n.inputs[0]).shape, body.type(n.outputs[0]).shape)) {
+      Dims strides;
+      for (size_t d : *kept) strides.push_back(view.strides[d]);
+      view.strides = strides;
     } else {
       view.strides.back() *= to.back();
       view.strides.push_back(view.strides.back() / std::max<int64_t>(1, to.back()));

@@ -32,7 +32,7 @@ class CudnnPlan {
 
 struct CudnnPlanWishes {
   size_t count = 4;
-  bool tensor_cores = true;  // with f32 operands they round them to TF32
+  bool tensor_cores = true;          // with f32 operands they round them to TF32
   bool compiled_at_run_time = true;  // engines that compile a kernel when the plan is made (a second or more)
 };
 

@@ -15,8 +15,12 @@ namespace {
 
 struct Parsed {
   std::string reason;
-  // Indices of the outer node's inputs; biases may be absent (-1).
-  int x = -1, w1 = -1, b1 = -1, w2 = -1, b2 = -1;
+  int x = -1, w1 = -1, w2 = -1;  // indices of the outer node's inputs
+  // Biases: an input, a constant of the body, or absent.
+  struct Bias {
+    int input = -1;
+    Tensor constant;
+  } b1, b2;
   EpilogueStep act1, act2;
 };
 
@@ -50,7 +54,7 @@ class Parser {
     return -1;
   }
   // v = act(conv1x1(u, w, b)); the activation may be absent only where `must` is false.
-  bool layer(ir::ValueId v, int& w, int& b, EpilogueStep& act, ir::ValueId& u) const {
+  bool layer(ir::ValueId v, int& w, Parsed::Bias& b, EpilogueStep& act, ir::ValueId& u) const {
     const ir::NodeId id = g_[v].producer;
     if (!id) return false;
     const std::optional<EpilogueStep> step = step_of(g_[id]);
@@ -69,8 +73,12 @@ class Parser {
     w = input_of(conv->inputs[1]);
     if (w < 0) return false;
     if (conv->inputs.size() > 2 && conv->inputs[2]) {
-      b = input_of(conv->inputs[2]);
-      if (b < 0) return false;
+      b.input = input_of(conv->inputs[2]);
+      if (b.input < 0) {
+        const Tensor* t = g_.constant(conv->inputs[2]);
+        if (!t || t->dtype() != g_.type(v).dtype) return false;
+        b.constant = *t;
+      }
     }
     u = conv->inputs[0];
     return true;
@@ -102,7 +110,7 @@ std::string refuse(const ir::Graph& graph, ir::NodeId id, const device::Target& 
   const ir::Type &x = input_type(graph, id, static_cast<size_t>(p.x)), &y = output_type(graph, id);
   if (!elem_of(x.dtype)) return cat("needs f32, f16 or bf16, got ", name(x.dtype));
   if (!is_channels_last(x.layout) || !is_channels_last(y.layout)) return "needs channels-last data";
-  for (int i : {p.w1, p.b1, p.w2, p.b2, p.x})
+  for (int i : {p.w1, p.b1.input, p.w2, p.b2.input, p.x})
     if (i >= 0 && input_type(graph, id, static_cast<size_t>(i)).dtype != y.dtype)
       return "mixes element types";
   const Shape& w1 = input_type(graph, id, static_cast<size_t>(p.w1)).shape;
@@ -151,14 +159,22 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target&)
   } else {
     needs.scratch_bytes = static_cast<int64_t>(g.c) * g.hidden * elem_bytes(g.type);
   }
+  // What a bias of the body is, on the device.
+  auto bias = [&](const Parsed::Bias& b) {
+    if (!b.constant.defined()) return Packed();
+    needs.packed.push_back(
+        shared_packed(b.constant, "as it is", [&] { return upload(b.constant, "a bias"); }));
+    return needs.packed.back();
+  };
+  const Packed b1 = bias(p.b1), b2 = bias(p.b2);
   return make_kernel(
-      [g, p, turned](const RunArgs& args) {
+      [g, p, turned, b1, b2](const RunArgs& args) {
         auto at = [&](int i) { return i < 0 ? nullptr : args.in[static_cast<size_t>(i)]; };
         SqueezeExcite s = g;
         s.x = at(p.x);
         s.w1 = at(p.w1);
-        s.b1 = at(p.b1);
-        s.b2 = at(p.b2);
+        s.b1 = b1 ? b1->get() : at(p.b1.input);
+        s.b2 = b2 ? b2->get() : at(p.b2.input);
         s.y = args.out[0];
         if (turned) {
           s.w2 = turned->get();
