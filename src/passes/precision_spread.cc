@@ -64,8 +64,9 @@ bool spread(Graph& g, NodeId id, DType low) {
       std::optional<Tensor> r = rounded(*t, low);
       if (!r) return false;
       constants.emplace_back(i, std::move(*r));
-      any |=
-          n.is("gather") && i == 0 && t->count() > 1;  // a table: what it yields is stored low from the start
+      // A table, or a constant that only moves: what it yields is stored low from the start.
+      any |= (n.is("gather") && i == 0 && t->count() > 1) || n.is("broadcast_to") || n.is("reshape") ||
+             n.is("transpose") || n.is("tile");
     } else {
       return false;
     }

@@ -26,8 +26,8 @@ std::string refuse(const ir::Graph& graph, ir::NodeId node, const device::Target
   for (const ir::Layout& l : {outer.layout, y.layout})
     if (l.kind == ir::Layout::Kind::blocked) return cat("does not take layout ", l.str());
   if (outer.layout != y.layout &&
-      !(outer.layout.is_plain() && x.shape[1].is_const() && x.shape[1].value() <= 4))
-    return "changes the layout of more than 4 channels";
+      !(outer.layout.is_plain() && stem_takes(n, x, group.graph->type(n.inputs[1]))))
+    return "changes the layout of more channels than the kernel of first layers takes";
   if (group.operands.size() > 2 && group.operands[2].present() && group.operands[2].reshaped)
     return "reshapes its bias";
   return refuse_steps(group, graph, node, group.operands.size() > 2 && group.operands[2].present());

@@ -207,6 +207,24 @@ void add_stem_methods(const ConvProblem& p, ConvMethods& to) {
   if (stem_conv_takes(g)) to.push_back(std::make_unique<StemMethod>(p, g));
 }
 
+bool stem_takes(const ir::Node& conv, const ir::Type& x, const ir::Type& w) {
+  if (!conv.is("conv") || conv.get_int("groups") != 1 || x.rank() != 4 || x.dtype == DType::f32) return false;
+  for (const Dim& d : w.shape)
+    if (!d.is_const()) return false;
+  auto at = [](const ir::Ints& v, size_t i) { return v.empty() ? 1 : small(v[i]); };
+  StemConv g;
+  g.type = elem(x.dtype);
+  g.k = small(w.shape[0].value());
+  g.c = small(w.shape[1].value());
+  g.r = small(w.shape[2].value());
+  g.s = small(w.shape[3].value());
+  g.stride_h = at(conv.get_ints("strides"), 0);
+  g.stride_w = at(conv.get_ints("strides"), 1);
+  g.dilation_h = at(conv.get_ints("dilations"), 0);
+  g.dilation_w = at(conv.get_ints("dilations"), 1);
+  return stem_conv_takes(g);
+}
+
 void add_direct_method(const ConvProblem& p, ConvMethods& to) {
   to.push_back(std::make_unique<DirectMethod>(p));
 }

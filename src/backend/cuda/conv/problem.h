@@ -54,6 +54,10 @@ void add_stem_methods(const ConvProblem& problem, ConvMethods& to);
 void add_cudnn_methods(const ConvProblem& problem, ConvMethods& to);
 void add_direct_method(const ConvProblem& problem, ConvMethods& to);  // takes everything
 
+// Whether add_stem_methods() will have a way for this node at every size: of few channels, whose operand may
+// then lie plain and its result channels last.
+bool stem_takes(const ir::Node& conv, const ir::Type& x, const ir::Type& w);
+
 // Weights [A,B,taps] as they are, with their taps moved to the middle ([A,taps,B]) or to the front
 // ([taps,A*B]): packed once if they are constant, else into scratch at each run.
 class MovedWeights {
