@@ -8,9 +8,9 @@ PYTHON  = .venv/bin/python
 export CCACHE_BASEDIR = $(CURDIR)
 export CCACHE_NOHASHDIR = 1
 
-.PHONY: help build demo demo-engine demo-serve dist format test test-gpu test-mutants test-fuzz check clean
+.PHONY: help build demo demo-engine demo-serve demo-train dist format test test-gpu test-mutants test-fuzz check clean
 help:
-	@echo "make demo    set up, build, run real models and compare with ONNX Runtime (parts: demo-engine, demo-serve)"
+	@echo "make demo    set up, build, run real models and compare with ONNX Runtime (parts: demo-engine, demo-serve, demo-train)"
 	@echo "make test    set up, build, run every test that needs no GPU"
 	@echo "make test-gpu  build with CUDA and run the tests that need a GPU"
 	@echo "make build   set up and build build/$(PRESET)"
@@ -23,7 +23,7 @@ build:
 	cmake --preset $(PRESET)
 	cmake --build $(BUILD)
 
-demo: demo-engine demo-serve
+demo: demo-engine demo-serve demo-train
 
 demo-engine:
 	tools/install_deps.sh build demo
@@ -38,6 +38,12 @@ demo-serve:
 	cmake --preset $(PRESET)
 	cmake --build $(BUILD) --target pelton
 	$(PYTHON) examples/demo/serve.py $(BUILD)/pelton
+
+demo-train:
+	tools/install_deps.sh build demo
+	cmake --preset $(PRESET)
+	cmake --build $(BUILD) --target pelton
+	$(PYTHON) examples/demo/train.py $(BUILD)/pelton
 
 # A relocatable archive and a .deb in dist/; tools/check_dist.sh runs them on a bare Debian.
 dist:

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/inputs.h"
+#include "cli/run_model.h"
 #include "register/registry.h"
 #include "runtime/plan_file.h"
 
@@ -29,7 +30,7 @@ int run(const Options& o, const Globals& globals) {
     std::fprintf(stderr, "after %s:\n%s\n", std::string(pass).c_str(), text.c_str());
   };
   Stopwatch watch;
-  runtime::Plan plan = compile_model(load_model(o.model, options), target, options);
+  runtime::Plan plan = compile_model(model_of(o.model, options), target, options);
   runtime::save_plan(plan, o.output);
   double seconds = watch.seconds();
   std::map<std::string, int64_t> ran;
@@ -73,7 +74,9 @@ int run(const Options& o, const Globals& globals) {
 
 Run make_compile(CLI::App& app, const Globals& globals) {
   auto o = std::make_shared<Options>();
-  app.add_option("model", o->model, "ONNX file or IR text file")->required()->type_name("MODEL");
+  app.add_option("model", o->model, "ONNX file, IR text file or folder of a training run")
+      ->required()
+      ->type_name("MODEL");
   app.add_option("-o,--output", o->output, "plan file to write")
       ->capture_default_str()
       ->type_name("X.pelton");

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/inputs.h"
+#include "cli/run_model.h"
 #include "onnx/export/export.h"
 #include "register/registry.h"
 #include "runtime/plan_file.h"
@@ -18,9 +19,12 @@ struct Options {
   int64_t opset = 0;  // 0: what the exporter takes by itself
 };
 
+bool is_plan_file(const std::string& path) {
+  return !folder_exists(path) && kind_of_file(path) == FileKind::plan;
+}
+
 int run(const Options& o, const Globals& globals) {
-  ir::Graph graph = kind_of_file(o.input) == FileKind::plan ? runtime::load_plan(o.input)->graph
-                                                            : load_model(o.input).graph;
+  ir::Graph graph = is_plan_file(o.input) ? runtime::load_plan(o.input)->graph : model_of(o.input, {}).graph;
   onnx::ExportOptions options;
   if (o.opset) options.opset = o.opset;
   with_place(o.input, [&] { onnx::export_file(graph, o.output, options); });
@@ -36,7 +40,9 @@ int run(const Options& o, const Globals& globals) {
 
 Run make_export(CLI::App& app, const Globals& globals) {
   auto o = std::make_shared<Options>();
-  app.add_option("plan", o->input, "plan or model")->required()->type_name("PLAN_OR_MODEL");
+  app.add_option("plan", o->input, "plan, model or folder of a training run")
+      ->required()
+      ->type_name("PLAN_OR_MODEL");
   app.add_option("-o,--output", o->output, "ONNX file to write")->required()->type_name("X.onnx");
   app.add_option("--opset", o->opset, "operator set to write")->type_name("N");
   return [o, &globals] { return run(*o, globals); };

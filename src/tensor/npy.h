@@ -31,5 +31,7 @@ std::map<std::string, Tensor> parse_npz(std::string_view bytes, std::shared_ptr<
 Tensor load_npy(const std::string& path, std::optional<DType> expected = {});
 void save_npy(const std::string& path, const Tensor& tensor);
 std::map<std::string, Tensor> load_npz(const std::string& path);
+// Members stored, not deflated; the file is replaced atomically.
+void save_npz(const std::string& path, const std::map<std::string, Tensor>& tensors);
 
 }  // namespace pelton

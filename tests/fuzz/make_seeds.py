@@ -2,6 +2,7 @@
 """Valid files that the fuzz targets start from: make_seeds.py FOLDER writes FOLDER/<target>/*."""
 import base64
 import io
+import json
 import pathlib
 import shutil
 import struct
@@ -13,7 +14,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-NPY, NPZ, PB_TENSOR, PB_SEQUENCE = (bytes([i]) for i in range(4))
+NPY, NPZ, PB_TENSOR, PB_SEQUENCE, SAFETENSORS = (bytes([i]) for i in range(5))
 
 
 def npy_bytes(array: np.ndarray, fortran: bool = False) -> bytes:
@@ -41,6 +42,10 @@ def tensor_files():
     yield "pb_raw", PB_TENSOR + raw.SerializeToString()
     sequence = onnx.SequenceProto(name="s", elem_type=onnx.SequenceProto.TENSOR, tensor_values=[raw, raw])
     yield "pb_sequence", PB_SEQUENCE + sequence.SerializeToString()
+    for name, entries in (("none", {}), ("two", {"a": ["F32", [2], [0, 8]], "b": ["I64", [], [8, 16]]})):
+        header = {n: {"dtype": t, "shape": s, "data_offsets": o} for n, (t, s, o) in entries.items()}
+        text = json.dumps({"__metadata__": {"format": "pt"}, **header}).encode()
+        yield f"safetensors_{name}", SAFETENSORS + len(text).to_bytes(8, "little") + text + bytes(8 * len(entries))
 
 
 def onnx_models():

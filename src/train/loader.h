@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batches as a training step takes them, from a data pipeline.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/pipeline.h"
+#include "train/recipe.h"
+
+namespace pelton::train {
+
+struct TrainBatch {
+  std::vector<Tensor> inputs;  // one a model input, `rows` rows each
+  Tensor target;
+  int64_t valid = 0;  // rows that count; the rest is padding
+};
+
+// What the model needs: its inputs, and the type of its target for one row.
+struct Wanted {
+  std::vector<nn::ModelInput> inputs;
+  std::string target;  // "label" or "target"
+  Dims target_sample;
+  int64_t classes = 0;  // labels must be below; 0: not checked
+  int64_t ignore = -100;
+};
+
+class Loader {
+ public:
+  // `rows`: of a batch; short ones are padded with zeros to it.
+  Loader(std::unique_ptr<data::Pipeline> pipeline, Wanted wanted, int64_t rows);
+  // False at the end of an epoch; the next call starts the next one.
+  bool next(TrainBatch& batch);
+  int64_t steps() const { return pipeline_->steps(); }
+  int64_t samples() const { return pipeline_->source().size(); }
+  std::vector<std::string> classes() const { return pipeline_->source().classes(); }
+  // Forms of the inputs as the data gives them, found from its first sample; none where they fit already.
+  std::vector<std::optional<InputForm>> forms(const std::vector<double>& mean,
+                                              const std::vector<double>& std) const;
+  std::string state() const { return pipeline_->state().str(); }
+  void restore(const std::string& state) { pipeline_->restore(data::PipelineState::parse(state)); }
+
+ private:
+  Tensor label_rows(const data::Batch& batch, const Tensor& t) const;
+  std::unique_ptr<data::Pipeline> pipeline_;
+  Wanted wanted_;
+  int64_t rows_;
+  std::vector<std::string> fields_;  // one a model input
+  std::string target_field_;         // empty: the first input is its own target
+};
+
+struct Loaders {
+  std::unique_ptr<Loader> train, eval;  // eval may be null
+};
+Loaders make_loaders(const Recipe& recipe, const Wanted& wanted);
+
+// Windows of `length` + 1 tokens, one after another: fields "tokens" and "label", moved by one.
+std::shared_ptr<const data::Source> token_source(const std::vector<std::string>& files,
+                                                 const std::string& type, int64_t length);
+// The samples of `source` at these indices.
+std::shared_ptr<const data::Source> subset(std::shared_ptr<const data::Source> source,
+                                           std::vector<int64_t> indices, std::string identity);
+
+}  // namespace pelton::train

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/program.h"
+
+#include <cmath>
+
+#include "ir/op.h"
+
+namespace pelton::train {
+
+namespace {
+
+std::shared_ptr<const runtime::Executable> make(ir::Graph graph, const device::Target& target,
+                                                const compiler::Options& options,
+                                                const backend::Registry& registry) {
+  auto plan = std::make_shared<runtime::Plan>(compiler::compile(std::move(graph), target, options, registry));
+  return runtime::Executable::create(plan, registry, target);
+}
+
+bool all_finite(const Tensor& t) {
+  if (!t.defined() || !is_float(t.dtype()) || !is_compute(t.dtype())) return true;
+  if (t.dtype() == DType::f32) {
+    const float* v = t.as<float>();
+    for (int64_t i = 0; i < t.count(); ++i)
+      if (!std::isfinite(v[i])) return false;
+    return true;
+  }
+  for (int64_t i = 0; i < t.count(); ++i)
+    if (!std::isfinite(t.get_double(i))) return false;
+  return true;
+}
+
+}  // namespace
+
+Program::Program(StepGraph step, const device::Target& target, const compiler::Options& options,
+                 const backend::Registry& registry)
+    : inputs_(std::move(step.inputs)),
+      outputs_(std::move(step.outputs)),
+      trained_(std::move(step.trained)),
+      executable_(make(std::move(step.graph), target, options, registry)),
+      context_(executable_->context()) {
+  const ir::Graph& g = executable_->graph();
+  for (size_t i = 0; i < g.slots.size(); ++i) slots_[g.slots[i].name] = i;
+}
+
+std::map<std::string, Tensor> Program::run(const std::vector<Tensor>& inputs, const ir::RandomKey& random) {
+  std::vector<Tensor> results = context_.run_tensors(inputs, {.random = random});
+  std::map<std::string, Tensor> out;
+  for (size_t i = 0; i < results.size(); ++i) out[outputs_[i]] = results[i];
+  return out;
+}
+
+std::string Program::first_not_finite(const std::vector<Tensor>& inputs, const ir::RandomKey& random) {
+  std::string found;
+  runtime::RunOptions options{.random = random, .plain_values = true};
+  options.observe = [&](const runtime::StepEvent& e) {
+    if (!found.empty()) return;
+    for (const ir::HostValue& v : e.outputs)
+      if (!all_finite(v.tensor)) found = e.graph.describe(e.node);
+  };
+  context_.run_tensors(inputs, options);
+  return found;
+}
+
+std::map<std::string, Tensor> Program::all_state() const {
+  std::map<std::string, Tensor> out;
+  for (const auto& [name, slot] : slots_) out[name] = context_.state(slot);
+  return out;
+}
+
+}  // namespace pelton::train

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// A compiled step with its state: a graph from step.h, made ready to run.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "compiler/compile.h"
+#include "runtime/executable.h"
+#include "train/step.h"
+
+namespace pelton::train {
+
+class Program {
+ public:
+  Program(StepGraph step, const device::Target& target, const compiler::Options& options,
+          const backend::Registry& registry);
+
+  // Results by name. Inputs in the order of the step's `inputs`.
+  std::map<std::string, Tensor> run(const std::vector<Tensor>& inputs, const ir::RandomKey& random);
+  // The node whose result is the first with a value that is not finite when these inputs run, as "conv
+  // 'layer1.conv1'"; empty if there is none. State stays as it is if the step's guard holds.
+  std::string first_not_finite(const std::vector<Tensor>& inputs, const ir::RandomKey& random);
+
+  const std::vector<std::string>& inputs() const { return inputs_; }
+  const std::vector<std::string>& trained() const { return trained_; }
+  const runtime::Executable& executable() const { return *executable_; }
+
+  bool has_state(const std::string& name) const { return slots_.count(name) != 0; }
+  const Tensor& state(const std::string& name) const { return context_.state(slots_.at(name)); }
+  void set_state(const std::string& name, const Tensor& value) { context_.set_state(slots_.at(name), value); }
+  std::map<std::string, Tensor> all_state() const;
+
+ private:
+  std::vector<std::string> inputs_, outputs_, trained_;
+  std::shared_ptr<const runtime::Executable> executable_;
+  mutable runtime::Context context_;  // reading state may bring it over from a device
+  std::map<std::string, size_t> slots_;
+};
+
+}  // namespace pelton::train

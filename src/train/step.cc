@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/step.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "autodiff/autodiff.h"
+
+namespace pelton::train {
+
+using namespace ir;
+using nn::Mode;
+using nn::Net;
+
+bool matches(std::string_view pattern, std::string_view name) {
+  size_t star = pattern.find('*');
+  if (star == pattern.npos) return pattern == name;
+  if (name.substr(0, star) != pattern.substr(0, star)) return false;
+  std::string_view rest = pattern.substr(star + 1);
+  for (size_t at = star; at <= name.size(); ++at)
+    if (matches(rest, name.substr(at))) return true;
+  return false;
+}
+
+namespace {
+
+const ParameterGroup* group_of(const StepOptions& o, std::string_view name) {
+  for (const ParameterGroup& g : o.groups)
+    for (const std::string& pattern : g.match)
+      if (matches(pattern, name)) return &g;
+  return nullptr;
+}
+
+// Brings what the data gives to what the model takes: u8 to [0, 1], channels to the front, normalised.
+ValueId adapt(Builder& b, ValueId x, const nn::ModelInput& want, const InputForm& form) {
+  b.set_name(cat("input ", want.name));
+  bool bytes = b.dtype(x) == DType::u8;
+  size_t rank = want.sample.size();
+  x = b.cast(x, want.dtype);
+  if (bytes && want.dtype == DType::f32) x = b.mul(x, b.like(x, 1.0 / 255));
+  bool channels_last = rank == 3 && form.sample.size() == 3 && form.sample != want.sample &&
+                       form.sample == Dims{want.sample[1], want.sample[2], want.sample[0]};
+  if (channels_last) x = b.transpose(x, {0, 3, 1, 2});
+  if (!form.mean.empty()) {
+    Shape channel(rank, Dim(1));
+    channel[0] = static_cast<int64_t>(form.mean.size());
+    auto constant = [&](const std::vector<double>& v) {
+      return b.constant(from_doubles(want.dtype, *as_dims(channel), v));
+    };
+    std::vector<double> scale;
+    for (double s : form.std) scale.push_back(1 / s);
+    x = b.mul(b.sub(x, constant(form.mean)), constant(scale));
+  }
+  Shape shape{b.shape(x)[0]};
+  for (int64_t d : want.sample) shape.emplace_back(d);
+  return b.reshape(x, shape);
+}
+
+struct Inputs {
+  std::vector<ValueId> raw;  // the model's, as the data gives them
+  ValueId target, valid, mix;
+};
+
+std::vector<ValueId> add_model_inputs(StepGraph& s, const Trainable& model, const StepOptions& o,
+                                      const Dim& batch) {
+  std::vector<ValueId> out;
+  std::vector<nn::ModelInput> wanted = model.inputs();
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    bool given = i < o.forms.size() && o.forms[i];
+    DType dtype = given ? o.forms[i]->dtype : wanted[i].dtype;
+    Shape shape{batch};
+    for (int64_t d : given ? o.forms[i]->sample : wanted[i].sample) shape.emplace_back(d);
+    out.push_back(s.graph.add_input(Type::tensor(dtype, shape), wanted[i].name));
+    s.inputs.push_back(wanted[i].name);
+  }
+  return out;
+}
+
+std::vector<ValueId> adapted(Net& net, const Trainable& model, const StepOptions& o,
+                             std::vector<ValueId> raw) {
+  std::vector<nn::ModelInput> wanted = model.inputs();
+  for (size_t i = 0; i < raw.size(); ++i)
+    if (i < o.forms.size() && o.forms[i]) raw[i] = adapt(net.builder(), raw[i], wanted[i], *o.forms[i]);
+  return raw;
+}
+
+// The type of the target follows from the model's output, which a throw-away build tells.
+Type find_target_type(const Trainable& model, const StepOptions& o, const Dim& batch) {
+  StepGraph probe;
+  Net net(probe.graph, {.draw = false});
+  StepOptions plain = o;
+  std::vector<ValueId> raw = add_model_inputs(probe, model, plain, batch);
+  ValueId y = model.build(net, adapted(net, model, plain, raw));
+  return target_type(o.loss, net.builder().type(y), model.class_axis());
+}
+
+ValueId rows(Builder& b, ValueId x, int64_t start, int64_t size) {
+  if (b.shape(x)[0] == Dim(size)) return x;
+  return b.op("slice", {x},
+              {{"axes", Ints{0}}, {"starts", Shape{start}}, {"sizes", Shape{size}}, {"steps", Ints{1}}});
+}
+
+// weight * x + (1 - weight) * x reversed over the batch, for float inputs.
+ValueId blend_reversed(Builder& b, ValueId x, ValueId weight) {
+  if (!is_float(b.dtype(x))) return x;
+  ValueId back = b.op("reverse", {x}, {{"axes", Ints{0}}});
+  return b.add(back, b.mul(b.sub(x, back), b.cast(weight, b.dtype(x))));
+}
+
+class StepBuilder {
+ public:
+  StepBuilder(const Trainable& model, const StepOptions& o, StepGraph& s)
+      : model_(model),
+        o_(o),
+        s_(s),
+        net_(s.graph, {.mode = Mode::train, .seed = o.seed, .draw = o.draw}),
+        b_(net_.builder()),
+        def_(find_optimizer(o.optimizer)),
+        args_(def_.schema, o.optimizer_options, cat("optimizer '", o.optimizer, "'")) {}
+
+  void build() {
+    add_inputs();
+    forward();
+    backward();
+    update();
+  }
+
+ private:
+  void add_inputs() {
+    raw_ = add_model_inputs(s_, model_, o_, o_.batch);
+    auto add = [&](Type type, const std::string& name) {
+      s_.inputs.push_back(name);
+      return s_.graph.add_input(std::move(type), name);
+    };
+    target_ = add(find_target_type(model_, o_, o_.batch), target_name(o_.loss));
+    if (o_.masked) valid_ = add(Type::tensor(DType::i64, {}), "valid");
+    if (o_.mix) mix_ = add(Type::tensor(DType::f32, {}), "mix");
+  }
+
+  void output(ValueId v, const std::string& name) {
+    s_.graph.add_output(v, name);
+    s_.outputs.push_back(name);
+  }
+
+  // Micro-batches share parameters and hand statistics on to one another.
+  void forward() {
+    if (o_.accumulate < 1 || o_.batch % o_.accumulate)
+      fail(ErrorCode::usage,
+           cat("a batch of ", o_.batch, " does not split into ", o_.accumulate, " micro-batches"),
+           "step.accumulate", "use a divisor of data.batch");
+    int64_t size = o_.batch / o_.accumulate;
+    for (int64_t m = 0; m < o_.accumulate; ++m) {
+      std::vector<ValueId> in;
+      for (ValueId v : raw_) in.push_back(rows(b_, v, m * size, size));
+      in = adapted(net_, model_, o_, in);
+      ValueId target = rows(b_, target_, m * size, size);
+      if (valid_) {
+        ValueId left = b_.sub(valid_, b_.scalar(DType::i64, static_cast<double>(m * size)));
+        net_.set_valid(b_.op("min", {b_.op("max", {left, b_.scalar(DType::i64, 0)}),
+                                     b_.scalar(DType::i64, static_cast<double>(size))}));
+      }
+      if (o_.mix)
+        for (ValueId& v : in) v = blend_reversed(b_, v, mix_);
+      ValueId y = model_.build(net_, in);
+      Loss loss = build_loss(net_, y, target, model_.class_axis(), o_.loss);
+      ValueId sum = loss.sum;
+      if (o_.mix) {
+        ValueId back = b_.op("reverse", {target}, {{"axes", Ints{0}}});
+        Loss other = build_loss(net_, y, back, model_.class_axis(), o_.loss);
+        sum = b_.add(other.sum, b_.mul(b_.sub(loss.sum, other.sum), mix_));
+      }
+      sums_.push_back(sum);
+      counts_.push_back(loss.count);
+      if (o_.accuracy && has_classes(o_.loss)) correct_.push_back(count_correct(net_, loss));
+    }
+    b_.set_name("loss");
+    count_ = total(counts_);
+    // At least 1, so that an empty step gives zeros and not NaN.
+    divisor_ = b_.op("max", {count_, b_.like(count_, 1)});
+    loss_ = b_.div(total(sums_), divisor_);
+    output(loss_, "loss");
+    output(count_, "count");
+    if (!correct_.empty()) output(total(correct_), "correct");
+  }
+
+  ValueId total(const std::vector<ValueId>& parts) {
+    ValueId sum = parts[0];
+    for (size_t i = 1; i < parts.size(); ++i) sum = b_.add(sum, parts[i]);
+    return sum;
+  }
+
+  void backward() {
+    for (const Slot& slot : s_.graph.slots) {
+      if (slot.kind != SlotKind::parameter) continue;
+      const ParameterGroup* g = group_of(o_, slot.name);
+      if (g && (g->frozen || o_.epoch < g->from_epoch)) continue;
+      s_.trained.push_back(slot.name);
+      values_.push_back(slot.old_value);
+    }
+    if (values_.empty())
+      fail(ErrorCode::usage, "every parameter is frozen, nothing is left to train", model_.name(),
+           "loosen the [[group]] patterns");
+    for (ValueId sum : sums_) {
+      ValueId loss = b_.div(sum, divisor_);
+      std::vector<ValueId> grads = autodiff::gradient(s_.graph, loss, values_);
+      if (grads_.empty())
+        grads_ = grads;
+      else
+        for (size_t i = 0; i < grads.size(); ++i) grads_[i] = b_.add(grads_[i], grads[i]);
+    }
+    if (o_.clip_norm > 0) clip();
+  }
+
+  void clip() {
+    b_.set_name("clip");
+    std::vector<ValueId> squares;
+    for (ValueId g : grads_) {
+      Ints axes;
+      for (int64_t a = 0; a < b_.rank(g); ++a) axes.push_back(a);
+      squares.push_back(b_.reduce("reduce_sum", b_.op("square", {g}), axes, false));
+    }
+    ValueId norm = b_.op("sqrt", {total(squares)});
+    output(norm, "grad_norm");
+    ValueId limit = b_.div(b_.like(norm, o_.clip_norm), b_.add(norm, b_.like(norm, 1e-6)));
+    ValueId factor = b_.op("min", {limit, b_.like(norm, 1)});
+    for (ValueId& g : grads_) g = b_.mul(g, factor);
+  }
+
+  void update() {
+    Slot counter;
+    counter.name = "updates";
+    counter.kind = SlotKind::counter;
+    counter.type = Type::tensor(DType::i64, {});
+    ValueId done = s_.graph.add_slot(counter);
+    size_t counter_slot = s_.graph.slots.size() - 1;
+    ValueId rate = schedule_rate(b_, o_.schedule, done);
+    output(rate, "lr");
+    b_.set_name("updates");
+    ValueId finite = b_.op("lt", {b_.op("abs", {loss_}), b_.like(loss_, INFINITY)});
+    ValueId next = b_.add(done, b_.scalar(DType::i64, 1));
+    ValueId count = b_.cast(next, DType::f64);
+    std::vector<std::pair<size_t, ValueId>> stored;
+    stored.emplace_back(counter_slot, next);
+    // Statistics of the forward pass are stored by the layers; they go through the same guard.
+    for (size_t i = 0; i < s_.graph.slots.size(); ++i)
+      if (s_.graph.slots[i].next) stored.emplace_back(i, s_.graph.slots[i].next);
+    for (size_t i = 0; i < values_.size(); ++i) {
+      const std::string& name = s_.trained[i];
+      const ParameterGroup* g = group_of(o_, name);
+      b_.set_name(cat("update ", name));
+      Update u(b_, args_, name);
+      u.value = values_[i];
+      u.grad = b_.cast(grads_[i], DType::f32);
+      u.lr = g && g->lr_scale != 1 ? b_.mul(rate, b_.like(rate, g->lr_scale)) : rate;
+      u.count = count;
+      u.weight_decay = g && g->weight_decay ? *g->weight_decay : args_.number("weight_decay");
+      ValueId fresh = def_.update(u);
+      for (auto [slot, v] : u.next) stored.emplace_back(slot, v);
+      stored.emplace_back(net_.slots().at(name), fresh);
+      if (o_.average > 0) average(name, fresh, stored);
+    }
+    for (auto [slot, v] : stored) {
+      b_.set_name(cat("update ", s_.graph.slots[slot].name));
+      s_.graph.slots[slot].next = b_.select(finite, v, s_.graph.slots[slot].old_value);
+    }
+  }
+
+  void average(const std::string& name, ValueId fresh, std::vector<std::pair<size_t, ValueId>>& stored) {
+    Slot slot;
+    slot.name = cat("average.", name);
+    slot.kind = SlotKind::statistic;
+    slot.type = b_.type(fresh);
+    slot.initial = s_.graph.slots[net_.slots().at(name)].initial;
+    ValueId old = s_.graph.add_slot(slot);
+    ValueId moved =
+        b_.add(b_.mul(old, b_.like(old, o_.average)), b_.mul(fresh, b_.like(fresh, 1 - o_.average)));
+    stored.emplace_back(s_.graph.slots.size() - 1, moved);
+  }
+
+  const Trainable& model_;
+  const StepOptions& o_;
+  StepGraph& s_;
+  Net net_;
+  Builder& b_;
+  const OptimizerDef& def_;
+  data::Args args_;
+  std::vector<ValueId> raw_, values_, grads_, sums_, counts_, correct_;
+  ValueId target_, valid_, mix_, loss_, count_, divisor_;
+};
+
+}  // namespace
+
+StepGraph build_train_step(const Trainable& model, const StepOptions& o) {
+  StepGraph s{Graph(cat(model.name(), "_train")), {}, {}, {}};
+  StepBuilder(model, o, s).build();
+  return s;
+}
+
+StepGraph build_eval_step(const Trainable& model, const StepOptions& o) {
+  StepGraph s{Graph(cat(model.name(), "_eval")), {}, {}, {}};
+  Net net(s.graph, {.draw = false});
+  Builder& b = net.builder();
+  std::vector<ValueId> raw = add_model_inputs(s, model, o, o.batch);
+  std::string target = target_name(o.loss);
+  ValueId t = s.graph.add_input(find_target_type(model, o, o.batch), target);
+  ValueId valid = s.graph.add_input(Type::tensor(DType::i64, {}), "valid");
+  s.inputs.push_back(target);
+  s.inputs.emplace_back("valid");
+  ValueId y = model.build(net, adapted(net, model, o, raw));
+  net.set_valid(valid);
+  LossOptions plain = o.loss;
+  plain.label_smoothing = 0;
+  Loss loss = build_loss(net, y, t, model.class_axis(), plain);
+  auto output = [&](ValueId v, const char* name) {
+    s.graph.add_output(v, name);
+    s.outputs.emplace_back(name);
+  };
+  output(loss.sum, "loss_sum");
+  output(loss.count, "count");
+  if (has_classes(o.loss)) {
+    output(count_correct(net, loss), "correct");
+    output(count_top5(net, loss), "top5");
+    output(b.op("arg_max", {loss.logits}, {{"axis", int64_t{1}}}), "predictions");
+    output(loss.labels, "labels");
+  }
+  return s;
+}
+
+Graph build_inference(const Trainable& model, const StepOptions& o) {
+  StepGraph s{Graph(model.name()), {}, {}, {}};
+  s.graph.symbols->ranges["N"] = {1, INT64_MAX};
+  Net net(s.graph, {.draw = false});
+  std::vector<ValueId> raw = add_model_inputs(s, model, o, Dim::symbol("N"));
+  s.graph.add_output(model.build(net, adapted(net, model, o, raw)), model.output());
+  return std::move(s.graph);
+}
+
+}  // namespace pelton::train

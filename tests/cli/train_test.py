@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""pelton train on made-up arrays: runs, resumes, interrupts, bad input, what becomes of a run."""
+import json
+import os
+import random
+import re
+import signal
+import struct
+import subprocess
+import time
+
+import numpy as np
+import pytest
+
+from conftest import BINARY, assert_error
+
+RECIPE = """version = 1
+seed = 5
+model = { name = "mlp", features = 8, hidden = [16], classes = 3, dropout = 0.1, activation = "gelu" }
+step = { epochs = 6 }
+optimizer = { name = "adamw", lr = 0.02 }
+schedule = { name = "cosine", warmup = 4 }
+[data]
+batch = 16
+train = { kind = "npy", path = "train.npz", shuffle = true }
+eval = { kind = "npy", path = "eval.npz" }
+"""
+
+
+def write_data(folder, **changes):
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(3, 8))
+    for name, count in (("train", 100), ("eval", 40)):  # 100 = 6 batches of 16 and a short one
+        label = rng.integers(0, 3, count)
+        x = (centres[label] + 0.5 * rng.normal(size=(count, 8))).astype(np.float32)
+        np.savez(folder / f"{name}.npz", **{"features": x, "label": label, **changes})
+    (folder / "r.toml").write_text(RECIPE)
+
+
+@pytest.fixture
+def arrays(tmp_path):
+    write_data(tmp_path)
+    return tmp_path
+
+
+def lines(result):
+    assert result.code == 0, result.err
+    return [json.loads(line) for line in result.out.splitlines()]
+
+
+def losses(out):
+    return [(x["update"], x["loss"]) for x in out if x.get("kind") == "train"]
+
+
+def tensors(path):
+    raw = path.read_bytes()
+    size, = struct.unpack("<Q", raw[:8])
+    header = json.loads(raw[8:8 + size])
+    return {k: raw[8 + size + v["data_offsets"][0]:8 + size + v["data_offsets"][1]]
+            for k, v in header.items() if k != "__metadata__"}
+
+
+def newest(run):
+    return sorted((run / "checkpoints").glob("step-*"))[-1]
+
+
+def test_learns_and_writes_a_run(pelton, arrays):
+    out = lines(pelton("train", "r.toml", "--json"))
+    assert out[-1]["final"] and out[-1]["stopped"] == "done" and out[-1]["updates"] == 42
+    evals = [x for x in out if x.get("kind") == "eval"]
+    assert len(evals) == 6 and evals[-1]["accuracy"] > 0.9 and 0 < evals[-1]["f1"] <= 1
+    run = arrays / "runs/r"
+    assert {p.name for p in run.iterdir()} >= {"recipe.toml", "run.json", "metrics.jsonl", "report.html", "checkpoints"}
+    assert list(run.glob("events.out.tfevents.*"))
+    stored = [json.loads(x) for x in (run / "metrics.jsonl").read_text().splitlines()]
+    assert losses(stored) == losses(out)
+    page = (run / "report.html").read_text()
+    assert page.count("<svg") >= 3 and "accuracy" in page and not re.search(r"https?://|<script", page)
+    names = tensors(newest(run))
+    assert {"0.weight", "updates", "optimizer.exp_avg.0.weight"} <= set(names)
+
+
+def test_event_files_hold_the_losses(pelton, arrays):
+    out = lines(pelton("train", "r.toml", "--json"))
+    raw = next((arrays / "runs/r").glob("events.*")).read_bytes()
+    found, at = [], 0
+    while at < len(raw):
+        size, = struct.unpack_from("<Q", raw, at)
+        body = raw[at + 12:at + 12 + size]
+        if (i := body.find(b"train/loss\x15")) >= 0:
+            found.append(struct.unpack_from("<f", body, i + 11)[0])
+        at += size + 16
+    assert np.allclose(found, [v for _, v in losses(out)], rtol=1e-6)
+
+
+def test_the_same_recipe_gives_the_same_bits(pelton, arrays):
+    for name in "ab":
+        pelton("train", "r.toml", "-q", "--set", f"output.folder={name}")
+    assert tensors(newest(arrays / "a")) == tensors(newest(arrays / "b"))
+
+
+def test_resumes_bit_for_bit_after_three_stops(pelton, arrays):
+    whole = lines(pelton("train", "r.toml", "--json", "--set", "output.folder=whole"))
+    for stop in sorted(random.Random(7).sample(range(2, 40), 3)):
+        run = f"stopped{stop}"
+        sets = ("--set", f"output.folder={run}", "--set", f"checkpoint.steps={stop}")
+        process = subprocess.Popen([BINARY, "train", "r.toml", "--json", *sets], cwd=arrays, stdout=subprocess.PIPE,
+                                   stderr=subprocess.DEVNULL)
+        while not (arrays / run / f"checkpoints/step-{stop:09}.safetensors").exists() and process.poll() is None:
+            time.sleep(0.005)
+        process.kill()
+        process.wait()
+        for path in (arrays / run / "checkpoints").glob("step-*"):  # as if it had ended right there
+            if int(path.name[5:14]) > stop:
+                path.unlink()
+        out = lines(pelton("train", run, "--resume", "--json"))
+        assert losses(out) == [x for x in losses(whole) if x[0] > stop]
+        assert tensors(newest(arrays / run)) == tensors(newest(arrays / "whole"))
+        stored = [json.loads(x) for x in (arrays / run / "metrics.jsonl").read_text().splitlines()]
+        assert [u for u, _ in losses(stored)] == list(range(1, 43))
+
+
+@pytest.mark.parametrize("number,status", [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_signals_save_first(pelton, arrays, number, status):
+    process = subprocess.Popen([BINARY, "train", "r.toml", "--json", "--set", "step.epochs=100000"], cwd=arrays,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    first = [process.stdout.readline() for _ in range(20)]
+    process.send_signal(number)
+    rest, err = process.communicate(timeout=60)
+    assert process.returncode == status
+    last = max(json.loads(x)["update"] for x in first + rest.splitlines() if x.rstrip().endswith("}"))
+    assert int(newest(arrays / "runs/r").name[5:14]) >= last
+    again = lines(pelton("train", "runs/r", "--resume", "--json", "--set", f"step.epochs={last // 7 + 2}"))
+    assert losses(again)[0][0] >= last
+
+
+def test_a_killed_run_resumes(pelton, arrays):
+    for delay in (0.3, 0.5, 0.8):
+        process = subprocess.Popen([BINARY, "train", "r.toml", "-q", "--set", "step.epochs=100000", "--set",
+                                    "checkpoint.steps=1", "--set", f"output.folder=k{delay}"], cwd=arrays)
+        while not list((arrays / f"k{delay}").glob("checkpoints/step-*")):
+            assert process.poll() is None
+            time.sleep(0.01)
+        time.sleep(delay)
+        process.kill()
+        process.wait()
+        done = int(newest(arrays / f"k{delay}").name[5:14])
+        out = lines(pelton("train", f"k{delay}", "--resume", "--json", "--set", f"step.epochs={done // 7 + 1}"))
+        assert out[-1]["final"]
+
+
+def test_a_run_compiles_runs_and_exports(pelton, arrays):
+    final = lines(pelton("train", "r.toml", "--json"))[-1]
+    assert pelton("compile", "runs/r", "-o", "r.pelton").code == 0
+    data = np.load(arrays / "eval.npz")
+    np.save(arrays / "x.npy", data["features"])
+    pelton("run", "r.pelton", "--input", "features=x.npy", "--output-dir", "out")
+    logits = np.load(arrays / "out/logits.npy")
+    assert abs((logits.argmax(1) == data["label"]).mean() - final["best"]["accuracy"]) < 1e-9
+    assert pelton("export", "runs/r", "-o", "r.onnx").code == 0
+    pelton("run", "r.onnx", "--input", "features=x.npy", "--output-dir", "out2")
+    assert np.allclose(np.load(arrays / "out2/logits.npy"), logits, atol=1e-5)
+
+
+def test_an_onnx_model_is_trained_further(pelton, arrays):
+    first = lines(pelton("train", "r.toml", "--json"))[-1]
+    assert pelton("export", "runs/r", "-o", "r.onnx").code == 0
+    (arrays / "more.toml").write_text(RECIPE.replace(re.search(r"model = .*", RECIPE)[0], 'model = { onnx = "r.onnx" }'))
+    out = lines(pelton("train", "more.toml", "--json", "--set", "optimizer.lr=0.001"))
+    assert losses(out)[0][1] < 0.6 and out[-1]["best"]["accuracy"] >= first["best"]["accuracy"] - 0.05
+
+
+def test_weights_and_frozen_groups(pelton, arrays):
+    lines(pelton("train", "r.toml", "--json"))
+    text = RECIPE.replace("classes = 3,", 'classes = 5, weights = "runs/r", fresh = ["3.*"],')
+    (arrays / "t.toml").write_text(text + '[[group]]\nmatch = ["0.*"]\nfrozen = true\n')
+    lines(pelton("train", "t.toml", "--json"))
+    a, b = tensors(newest(arrays / "runs/t")), tensors(arrays / "runs/r/checkpoints/best.safetensors")
+    newest_of_r = tensors(newest(arrays / "runs/r"))
+    assert a["0.weight"] in (b["0.weight"], newest_of_r["0.weight"]) and len(a["3.weight"]) == 5 * 16 * 4
+    assert "optimizer.exp_avg.0.weight" not in a
+    (arrays / "t.toml").write_text(text.replace(', fresh = ["3.*"]', ""))
+    assert_error(pelton("train", "t.toml", "--set", "output.folder=x"), 1, "2 weights do not fit", "3.bias (f32[3] for f32[5])", "model.fresh")
+
+
+def test_early_stop(pelton, arrays):
+    out = lines(pelton("train", "r.toml", "--json", "--set", "eval.patience=2", "--set", "optimizer.lr=0.0"))
+    assert out[-1]["stopped"] == "early" and out[-1]["updates"] == 21
+
+
+def test_dry_run_schema_and_models(pelton, arrays):
+    out = pelton("train", "r.toml", "--dry-run", "--json").json()
+    assert out["parameters"] == 8 * 16 + 16 + 16 * 3 + 3 and out["updates"] == 42 and out["step_seconds"] > 0
+    assert not (arrays / "runs").exists()
+    assert "return" in pelton("train", "r.toml", "--dry-run", "--graph").out
+    assert json.loads(pelton("train", "--schema").out)["properties"]["optimizer"]
+    assert {"gpt2", "resnet18"} <= {m["name"] for m in pelton("train", "--models", "--json").json()["models"]}
+
+
+def test_bad_input_is_one_clear_error(pelton, arrays):
+    assert_error(pelton("train", "none.toml"), 1, "none.toml")
+    assert_error(pelton("train", "r.toml", "--set", "optimizer.name=sdg"), 1, "'sdg'", "did you mean 'sgd'?")
+    assert_error(pelton("train", "r.toml", "--set", "model.features=9"), 1, "features", "[8]", "[9]")
+    assert_error(pelton("train", "r.toml", "--set", "model.classes=2"), 1, "label 2 is outside 0 .. 1", "number of classes")
+    assert_error(pelton("train", "r.toml", "--resume"), 1, "no run to resume")
+    write_data(arrays, label=np.zeros(7, np.int64))
+    assert_error(pelton("train", "r.toml"), 1, "same number of rows")
+
+
+def test_nan_is_named_and_leaves_the_checkpoint(pelton, arrays):
+    out = pelton("train", "r.toml", "--set", "optimizer.name=sgd", "--set", "optimizer.lr=1e30", "--set", "checkpoint.steps=1")
+    assert_error(out, 1, "the loss of update", "first not finite", "learning rate")
+    data = dict(np.load(arrays / "train.npz"))
+    data["features"][0, 0] = np.nan
+    np.savez(arrays / "train.npz", **data)
+    assert_error(pelton("train", "r.toml", "--set", "output.folder=n"), 1, "the loss of update", "NaN")
+
+
+def test_a_run_is_not_overwritten_and_belongs_to_its_model(pelton, arrays):
+    lines(pelton("train", "r.toml", "--json", "--set", "step.epochs=1"))
+    assert_error(pelton("train", "r.toml"), 1, "holds a run already", "--resume")
+    assert_error(pelton("train", "r.toml", "--resume", "--set", "model.hidden=[4]"), 1, "0.bias", "in the checkpoint")
+    assert_error(pelton("compile", "."), 1, "holds no training run")
+
+
+def test_a_full_disk_keeps_the_last_checkpoint(arrays):
+    """A limit on file size stands for the full disk: the writes fail in the same place."""
+    run = "import resource,signal,os,sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); " \
+          "resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2); os.execv(sys.argv[2], sys.argv[2:])"
+    import sys
+    call = [sys.executable, "-c", run, "20000", str(BINARY), "train", "r.toml", "--set", "output.tensorboard=false"]
+    process = subprocess.run(call, cwd=arrays, capture_output=True, text=True, timeout=120)
+    assert process.returncode == 0, process.stderr
+    good = newest(arrays / "runs/r").read_bytes()
+    call[3] = "2500"
+    process = subprocess.run([*call[:6], "runs/r", "--resume", "--set", "step.epochs=9", "--set", "output.tensorboard=false"],
+                             cwd=arrays, capture_output=True, text=True, timeout=120)
+    assert process.returncode == 1 and process.stderr.count("pelton: error:") == 1
+    assert newest(arrays / "runs/r").read_bytes() == good
+    assert not [p for p in (arrays / "runs/r/checkpoints").iterdir() if not p.name.endswith(".safetensors")]
