@@ -170,6 +170,11 @@ void Importer::import_node(const NodeView& node, Scope& scope) {
   const FunctionView* function = find_function(node);
   NodeContext context(*this, scope, node, function ? 0 : opset_of(node.domain));
   with_place(context.place(), [&] {
+    // Calls of functions have bound the references of their bodies, so one that is left names nothing.
+    for (const AttributeView& a : node.attributes)
+      if (!a.ref_attr_name.empty())
+        context.refuse(ErrorCode::bad_format, cat("attribute '", a.name, "' refers to '", a.ref_attr_name,
+                                                  "', which no function that is called here has"));
     std::string outer_name = scope.builder().node_name();
     scope.builder().set_name(node.name.empty()
                                  ? std::string(node.outputs.empty() ? node.op_type : node.outputs[0])
