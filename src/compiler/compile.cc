@@ -86,6 +86,7 @@ runtime::Plan compile(Graph graph, const device::Target& target, const Options& 
   plan.precision = options.precision;
   RegistryOracle oracle(registry, target);
   passes::Context context{target, &oracle, options.fired};
+  context.target.tf32 = options.precision == "tf32";
   Pipeline p(graph, options, plan);
 
   ir::verify(graph, "import");

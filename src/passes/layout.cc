@@ -15,7 +15,7 @@ constexpr Layout kChannelsLast{Layout::Kind::channels_last, 0};
 
 class Assign {
  public:
-  Assign(Graph& g, const Context& context) : g_(g), context_(context) {}
+  Assign(Graph& g, const Context& context) : g_(g), context_(context), depthwise_(has_depthwise(g)) {}
 
   bool run() {
     for (NodeId id : std::vector<NodeId>(g_.order())) {
@@ -45,9 +45,17 @@ class Assign {
   bool converted(ValueId v) const { return g_.type(v).is_tensor() && !g_.type(v).layout.is_plain(); }
 
   bool on_gpu() const { return context_.target.kind == device::Kind::cuda; }
-  // On a GPU that is what tensor cores read; in f32 the plain layout is as good.
+  // On a GPU that is what tensor cores and the kernels of depthwise layers read.
   bool likes_channels_last(NodeId id) const {
-    return !on_gpu() || g_.type(g_[id].outputs[0]).dtype != DType::f32;
+    return !on_gpu() || g_.type(g_[id].outputs[0]).dtype != DType::f32 || context_.target.tf32 || depthwise_;
+  }
+  // A network that is built of depthwise layers.
+  static bool has_depthwise(const Graph& g) {
+    for (NodeId id : g.order())
+      if (g[id].is("conv") && g[id].get_int("groups") > 1 &&
+          g.type(g[id].inputs[0]).shape[1] == Dim(g[id].get_int("groups")))
+        return true;
+    return false;
   }
   // The first layer of an image network: its kernel reads plain images and yields channels last.
   bool reads_plain(NodeId id, size_t i) const {
@@ -138,6 +146,7 @@ class Assign {
 
   Graph& g_;
   const Context& context_;
+  bool depthwise_;
   std::map<std::pair<uint32_t, std::string>, ValueId> copies_;
   bool changed_ = false;
 };

@@ -88,6 +88,7 @@ ConvMethods every_method(const ConvProblem& p) {
   add_depthwise_methods(p, m);
   add_stem_methods(p, m);
   add_gemm_methods(p, 100, m);
+  add_product_methods(p, m);
   add_cudnn_methods(p, m);
   add_direct_method(p, m);
   return m;

@@ -72,6 +72,7 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& 
     // Where one of these takes the problem, it is bound by memory and nothing is faster.
     if (methods.empty()) {
       add_gemm_methods(p, 6, methods);  // their estimate is rough: most are timed
+      add_product_methods(p, methods);
       add_cudnn_methods(p, methods);
     }
   }

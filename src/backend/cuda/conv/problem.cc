@@ -26,12 +26,14 @@ ConvProblem::ConvProblem(const Instance& instance, const device::Target& target)
   const GroupOperand bias = group.operands.size() > 2 ? group.operands[2] : GroupOperand();
   steps = plan_steps(group, bias, instance, sums);
   multiprocessors = cuda::multiprocessors(target);
+  tf32 = target.tf32;
 }
 
 std::string ConvProblem::key() const {
-  std::string k = cat(transposed ? "conv_transpose " : "conv ", name(x.dtype), x.dims, x.layout.str(), " ", w,
-                      " ", name(y.dtype), y.dims, y.layout.str(), " g", groups, " s", window.strides, " d",
-                      window.dilations, " p", window.low, window.high, weights.defined() ? "" : " changing");
+  std::string k =
+      cat(transposed ? "conv_transpose " : "conv ", name(x.dtype), x.dims, x.layout.str(), " ", w, " ",
+          name(y.dtype), y.dims, y.layout.str(), " g", groups, " s", window.strides, " d", window.dilations,
+          " p", window.low, window.high, weights.defined() ? "" : " changing", tf32 ? " tf32" : "");
   for (int i = 0; i < steps.form.count; ++i) {
     const EpilogueStep& s = steps.form.steps[i];
     append(k,

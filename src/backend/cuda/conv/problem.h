@@ -51,6 +51,7 @@ using ConvMethods = std::vector<std::unique_ptr<ConvMethod>>;
 void add_gemm_methods(const ConvProblem& problem, size_t most, ConvMethods& to);
 void add_depthwise_methods(const ConvProblem& problem, ConvMethods& to);
 void add_stem_methods(const ConvProblem& problem, ConvMethods& to);
+void add_product_methods(const ConvProblem& problem, ConvMethods& to);
 void add_cudnn_methods(const ConvProblem& problem, ConvMethods& to);
 void add_direct_method(const ConvProblem& problem, ConvMethods& to);  // takes everything
 
