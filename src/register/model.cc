@@ -84,6 +84,9 @@ Model load_model(const std::string& path, const CompileOptions& options) {
 }
 
 runtime::Plan compile_model(Model model, const device::Target& target, const CompileOptions& options) {
+  if (target.kind != device::Kind::cpu && registry().candidates("fused", target.kind).empty())
+    fail(ErrorCode::no_device, cat("this build compiles nothing for ", target.name), "",
+         "use a build with the CUDA back end, or --target cpu");
   compiler::Options o;
   for (const auto& [name, text] : options.shapes)
     o.shapes[name] = with_place(cat("--shape ", name), [&] { return passes::parse_shape(text); });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Real models with golden runs (NAME.golden.json beside NAME.onnx) on the GPU, in f32. PELTON_REAL_MODELS names
-// their folder.
+// Real models with golden runs (NAME.golden.json beside NAME.onnx) on the GPU, in f32. PELTON_REAL_MODELS
+// names their folder.
 #include <doctest/doctest.h>
 
 #include <cstdlib>

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans for GPUs on a machine without one, and what is said of devices that are not there."""
+import numpy as np
+
+from conftest import INPUTS, assert_error
+
+
+def has_cuda(pelton):
+    """Whether this build has the CUDA back end: then its libraries are reported."""
+    return "libraries" in pelton("--json", "doctor").json()["gpu"]
+
+
+def test_a_device_that_is_not_there_is_never_replaced(pelton, chain):
+    for command in (["run", "chain.plt", *INPUTS], ["bench", "chain.plt"], ["compile", "chain.plt"], ["inspect", "--support", "chain.plt"]):
+        result = pelton(*command, "--device", "cuda:97")
+        assert_error(result, 1, "device 'cuda:97' cannot be used", "--device cpu")
+    assert_error(pelton("run", "chain.plt", *INPUTS, "--device", "cuda:x"), 1, "'x' is no number of a GPU")
+    assert_error(pelton("compile", "chain.plt", "--target", "sm_9x"), 1, "'sm_9x'", "sm_90")
+
+
+def test_a_plan_for_a_gpu_is_made_without_one_and_runs_on_the_cpu(pelton, chain, tmp_path):
+    result = pelton("--json", "compile", "chain.plt", "-o", "gpu.pelton", "--target", "sm_90")
+    if not has_cuda(pelton):
+        assert_error(result, 1, "compiles nothing for sm_90")
+        return
+    report = result.json()
+    assert report["target"] == "sm_90"
+    assert set(report["implementations"]) == {"cuda.generated"}
+    support = pelton("--json", "inspect", "--support", "gpu.pelton").json()
+    assert any("compiled for sm_90" in note for note in support["notes"])
+    assert pelton("run", "gpu.pelton", *INPUTS, "--output-dir", "out").code == 0
+    x, b = np.load(tmp_path / "x.npy"), np.load(tmp_path / "b.npy")
+    np.testing.assert_array_equal(np.load(tmp_path / "out" / "y_0.npy"), -(x + b) * np.array([1, 2, 3, 4], np.float32))
+    assert_error(pelton("bench", "chain.plt", "--device-buffers"), 2, "--device-buffers", "--device cuda")
