@@ -39,6 +39,15 @@ class First(torch.nn.Module):
         return getattr(out, self.key) if self.key else out[0]
 
 
+class Causal(First):
+    """With its mask as a constant: the exporter does not know how newer releases compute one."""
+
+    def forward(self, ids):
+        n = ids.shape[1]
+        mask = torch.full((n, n), float("-inf"), dtype=self.model.dtype).triu(1)[None, None]
+        return getattr(self.model(ids, attention_mask=mask, **self.fixed), self.key)
+
+
 def bert():
     from transformers import BertConfig, BertModel
 
@@ -48,7 +57,7 @@ def bert():
 def gpt2():
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    return First(GPT2LMHeadModel(GPT2Config(attn_implementation="eager")), "logits", use_cache=False)
+    return Causal(GPT2LMHeadModel(GPT2Config(attn_implementation="eager")), "logits", use_cache=False)
 
 
 def t5_encoder():

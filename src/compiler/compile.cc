@@ -17,6 +17,7 @@
 #include "passes/layout.h"
 #include "passes/movement.h"
 #include "passes/precision.h"
+#include "passes/product_shape.h"
 #include "passes/rewrite.h"
 #include "passes/siblings.h"
 #include "passes/simplify.h"
@@ -29,8 +30,8 @@ using ir::Graph;
 namespace {
 
 constexpr const char* kPasses[] = {"specialise", "fold",       "static_shape", "simplify",  "movement",
-                                   "cse",        "composites", "fold_norm",    "precision", "siblings",
-                                   "decompose",  "layout",     "fusion",       "dead_code"};
+                                   "cse",        "composites", "fold_norm",    "precision", "product_shape",
+                                   "siblings",   "decompose",  "layout",       "fusion",    "dead_code"};
 
 class Pipeline {
  public:
@@ -119,6 +120,9 @@ runtime::Plan compile(Graph graph, const device::Target& target, const Options& 
 
   if (p.run("precision", [&] { return passes::precision(graph, options.precision, context); })) clean_up();
   p.print("precision");
+
+  if (p.run("product_shape", [&] { return passes::product_shape(graph, context); })) clean_up();
+  p.print("product_shape");
 
   if (p.run("siblings", [&] { return passes::siblings(graph, context); })) clean_up();
   p.print("siblings");

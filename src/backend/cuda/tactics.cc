@@ -7,7 +7,10 @@
 #include <mutex>
 
 #include "backend/cuda/handles.h"
+#include "backend/cuda/libraries.h"
+#include "base/cache_folder.h"
 #include "base/log.h"
+#include "runtime/version.h"
 
 namespace pelton::backend::cuda {
 namespace {
@@ -48,15 +51,56 @@ double microseconds(const std::function<void(cudaStream_t)>& run, cudaStream_t s
   return best;
 }
 
+namespace {
+
+struct Answers {
+  std::mutex mutex;
+  std::map<std::string, std::string> names;  // by key
+};
+Answers& answers() {
+  static auto* const known = new Answers;
+  return *known;
+}
+
+// Everything but the problem that an answer depends on.
+std::string machine() {
+  static const std::string text = [] {
+    int device = 0, driver = 0;
+    cudaDeviceProp p{};
+    PELTON_CUDA(cudaGetDevice(&device));
+    PELTON_CUDA(cudaGetDeviceProperties(&p, device));
+    PELTON_CUDA(cudaDriverGetVersion(&driver));
+    return cat("pelton ", version(), " ", p.name, " ", p.multiProcessorCount, " driver ", driver,
+               " cublaslt ", missing_cublas_lt().empty() ? cublas_lt().cublasLtGetVersion() : 0, " cudnn ",
+               missing_cudnn().empty() ? cudnn().cudnnGetVersion() : 0);
+  }();
+  return text;
+}
+
+}  // namespace
+
+std::optional<size_t> known_fastest(const std::string& key, const std::vector<std::string>& names) {
+  Answers& a = answers();
+  std::lock_guard lock(a.mutex);
+  auto it = a.names.find(key);
+  if (it == a.names.end()) {
+    std::optional<std::string> stored = read_cached("tactics", cat(machine(), "\n", key));
+    if (!stored) return std::nullopt;
+    it = a.names.emplace(key, std::move(*stored)).first;
+  }
+  for (size_t i = 0; i < names.size(); ++i)
+    if (names[i] == it->second) return i;
+  return std::nullopt;
+}
+
 size_t fastest(const std::string& key, const std::vector<Way>& ways) {
   PELTON_CHECK(!ways.empty(), key);
   if (ways.size() == 1) return 0;
-  static auto* const known = new std::map<std::string, std::string>;
-  static std::mutex mutex;
-  std::lock_guard lock(mutex);  // one timing at a time: two would disturb each other
-  if (auto it = known->find(key); it != known->end())
-    for (size_t i = 0; i < ways.size(); ++i)
-      if (ways[i].name == it->second) return i;
+  static std::mutex timing;
+  std::lock_guard lock(timing);  // one at a time: two would disturb each other
+  std::vector<std::string> names;
+  for (const Way& w : ways) names.push_back(w.name);
+  if (std::optional<size_t> known = known_fastest(key, names)) return *known;
   StreamHandle stream = make_stream();
   size_t best = ways.size();
   double best_us = std::numeric_limits<double>::infinity();
@@ -77,7 +121,10 @@ size_t fastest(const std::string& key, const std::vector<Way>& ways) {
   }
   if (best == ways.size()) std::rethrow_exception(error);
   log_debug(cat("timed ", key, " (us): ", table));
-  (*known)[key] = ways[best].name;
+  write_cached("tactics", cat(machine(), "\n", key), ways[best].name);
+  Answers& a = answers();
+  std::lock_guard answer(a.mutex);
+  a.names[key] = ways[best].name;
   return best;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,5 +22,9 @@ struct Way {
 // Index of the fastest. A way whose run throws is left out; if all do, the last error is thrown. `key` tells
 // problems apart.
 size_t fastest(const std::string& key, const std::vector<Way>& ways);
+
+// The answer of an earlier timing among ways of these names, in this process or, for the same GPU model and
+// versions of libraries, in another one; it saves the buffers that a timing needs.
+std::optional<size_t> known_fastest(const std::string& key, const std::vector<std::string>& names);
 
 }  // namespace pelton::backend::cuda

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Passes that only devices have.
+#include <doctest/doctest.h>
+
+#include "interp/interpreter.h"
+#include "ir/text.h"
+#include "ir/verify.h"
+#include "passes/precision.h"
+#include "passes/product_shape.h"
+#include "passes/siblings.h"
+
+using namespace pelton;
+using namespace pelton::ir;
+
+namespace {
+
+using Pass = bool (*)(Graph&, const passes::Context&);
+
+// Ops after the pass in order, constants aside; values stay what they were within `tolerance`.
+std::string after(const std::string& text, Pass pass, double tolerance = 0) {
+  Graph g = parse_graph(text), before = g;
+  passes::Context device;
+  device.target = device::cuda_target(90);
+  CHECK(pass(g, device));
+  verify(g, "pass");
+  CHECK_FALSE(pass(g, device));
+  std::vector<HostValue> inputs;
+  for (ValueId v : g.inputs) {
+    Tensor t(g.type(v).dtype, *as_dims(g.type(v).shape));
+    for (int64_t i = 0; i < t.count(); ++i)
+      is_float(t.dtype()) ? t.set_double(i, static_cast<double>(i % 13) / 8 - 0.7) : t.set_int(i, i % 3);
+    inputs.emplace_back(std::move(t));
+  }
+  auto a = interp::run(before, inputs).outputs, b = interp::run(g, inputs).outputs;
+  for (size_t i = 0; i < a.size(); ++i) {
+    REQUIRE(a[i].tensor.str() == b[i].tensor.str());
+    for (int64_t k = 0; k < a[i].tensor.count(); ++k)
+      CHECK(std::abs(a[i].tensor.get_double(k) - b[i].tensor.get_double(k)) <= tolerance);
+  }
+  std::string ops;
+  for (NodeId id : g.order())
+    if (!g[id].is("constant")) append(ops, cat(ops.empty() ? "" : " ", g[id].op->name));
+  return ops;
+}
+
+}  // namespace
+
+TEST_CASE("siblings: products of one value become one, sliced") {
+  CHECK(after(R"(graph "g"(%x: f32[2,3]) {
+  %w = constant() {value = tensor<f32[3,2]>{1, 2, 3, 4, 5, 6}} : f32[3,2]
+  %v = constant() {value = tensor<f32[3,1]>{7, 8, 9}} : f32[3,1]
+  %b = constant() {value = tensor<f32[2]>{1, 2}} : f32[2]
+  %c = constant() {value = tensor<f32[1]>{3}} : f32[1]
+  %0 = matmul(%x, %w) : f32[2,2]
+  %1 = add(%0, %b) : f32[2,2]
+  %2 = relu(%1) : f32[2,2]
+  %3 = matmul(%x, %v) : f32[2,1]
+  %4 = add(%3, %c) : f32[2,1]
+  %5 = relu(%4) : f32[2,1]
+  return %2, %5
+})",
+              passes::siblings) == "matmul add slice slice relu relu");
+}
+
+TEST_CASE("product shape: reshapes that merge and split rows go away from a product") {
+  CHECK(after(R"(graph "g"(%x: f32[2,3,4], %r: f32[2,3,5], %w: f32[4,5], %b: f32[5]) {
+  %0 = reshape(%x) {dims = dims[6,4]} : f32[6,4]
+  %1 = matmul(%0, %w) : f32[6,5]
+  %2 = add(%1, %b) : f32[6,5]
+  %3 = reshape(%2) {dims = dims[2,3,5]} : f32[2,3,5]
+  %4 = add(%3, %r) : f32[2,3,5]
+  return %4
+})",
+              passes::product_shape) == "reshape reshape matmul add add");
+}
+
+TEST_CASE("precision: values between products are stored low, what leaves the range is not") {
+  Pass fp16 = [](Graph& g, const passes::Context& c) { return passes::spread_precision(g, DType::f16, c); };
+  auto spread = [&](const char* constant) {
+    return after(cat("graph \"g\"(%x: f16[2,4]) {\n  %c = constant() {value = tensor<f32[1]>{", constant,
+                     "}} : f32[1]\n  %0 = cast(%x) {to = f32} : f32[2,4]\n  %1 = add(%0, %c) : f32[2,4]\n  "
+                     "%2 = softmax(%1) "
+                     "{axis = 1} : f32[2,4]\n  %3 = exp(%2) : f32[2,4]\n  return %3\n}"),
+                 fp16, 1e-2);
+  };
+  CHECK(spread("0.5") == "add softmax cast exp");
+}
