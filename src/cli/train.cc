@@ -149,7 +149,8 @@ int run(const Options& o, const Globals& globals) {
   if (o.models) return list_models(globals);
   if (o.recipe.empty()) throw Misuse{"no recipe is named", "pelton train RECIPE.toml"};
   train::TrainerOptions options;
-  options.target = globals.target();
+  // A GPU is used when it is named: the step's backward kernels are the CPU's.
+  options.target = globals.device_named ? globals.target() : device::detect_cpu(globals.threads);
   options.resume = o.resume;
   train::Recipe recipe = train::is_run_folder(o.recipe) ? train::run_recipe(o.recipe, o.sets)
                                                         : train::load_recipe(o.recipe, o.sets);

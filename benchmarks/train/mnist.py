@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Test accuracy of one recipe on MNIST images, Pelton against PyTorch: the same network, data, optimizer and schedule, each
+side with its own random numbers; mean over seeds. Takes the folder with t10k-images-idx3-ubyte.gz and its labels; every
+fifth of its 10,000 images is for the test."""
+import argparse
+import gzip
+import json
+import pathlib
+import statistics
+import subprocess
+import tempfile
+
+import numpy as np
+
+EPOCHS, BATCH, LR = 4, 64, 2e-3
+RECIPE = """version = 1
+seed = {seed}
+model = {{ name = "small_cnn", widths = [16, 32], hidden = 64 }}
+step = {{ epochs = {epochs} }}
+optimizer = {{ name = "adamw", lr = {lr}, weight_decay = 0.01 }}
+schedule = {{ name = "cosine" }}
+eval = {{ every = 0 }}
+checkpoint = {{ every = 0 }}
+[data]
+batch = {batch}
+eval_batch = 500
+train = {{ kind = "npy", path = "train.npz", shuffle = true }}
+eval = {{ kind = "npy", path = "test.npz" }}
+"""
+
+
+def load(folder):
+    image = np.frombuffer(gzip.open(folder / "t10k-images-idx3-ubyte.gz").read(), np.uint8, offset=16)
+    label = np.frombuffer(gzip.open(folder / "t10k-labels-idx1-ubyte.gz").read(), np.uint8, offset=8).astype(np.int64)
+    return (image.reshape(-1, 1, 28, 28) / np.float32(255)).astype(np.float32), label
+
+
+def pelton(binary, folder, seed):
+    path = folder / f"seed{seed}.toml"
+    path.write_text(RECIPE.format(seed=seed, epochs=EPOCHS, batch=BATCH, lr=LR))
+    out = subprocess.run([binary, "train", path, "--json", "--set", f"output.folder={folder / f'run{seed}'}"], check=True,
+                         capture_output=True, text=True).stdout
+    return json.loads(out.splitlines()[-1])["last"]["accuracy"]
+
+
+def torch_accuracy(train, test, seed):
+    import torch
+    torch.manual_seed(seed)
+    block = lambda i, o: [torch.nn.Conv2d(i, o, 3, padding=1, bias=False), torch.nn.BatchNorm2d(o), torch.nn.ReLU(),
+                          torch.nn.MaxPool2d(2)]
+    model = torch.nn.Sequential(*block(1, 16), *block(16, 32), torch.nn.Flatten(), torch.nn.Linear(32 * 49, 64),
+                                torch.nn.ReLU(), torch.nn.Linear(64, 10))
+    x, y = map(torch.from_numpy, train)
+    updates = EPOCHS * -(-len(y) // BATCH)
+    optimizer = torch.optim.AdamW(model.parameters(), LR, weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, updates)
+    for _ in range(EPOCHS):
+        for rows in torch.randperm(len(y)).split(BATCH):
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(x[rows]), y[rows]).backward()
+            optimizer.step()
+            schedule.step()
+    model.eval()
+    with torch.no_grad():
+        return (model(torch.from_numpy(test[0])).argmax(1).numpy() == test[1]).mean().item()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("binary", type=pathlib.Path)
+    parser.add_argument("mnist", type=pathlib.Path)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--output", type=pathlib.Path)
+    args = parser.parse_args()
+    image, label = load(args.mnist)
+    held = np.arange(len(label)) % 5 == 4
+    train, test = (image[~held], label[~held]), (image[held], label[held])
+    rows = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        np.savez(folder / "train.npz", image=train[0], label=train[1])
+        np.savez(folder / "test.npz", image=test[0], label=test[1])
+        for seed in range(1, args.seeds + 1):
+            rows.append({"seed": seed, "pelton": pelton(args.binary, folder, seed),
+                         "torch": torch_accuracy(train, test, seed)})
+            print(rows[-1], flush=True)
+    means = {side: statistics.mean(r[side] for r in rows) for side in ("pelton", "torch")}
+    print("mean", means)
+    if args.output:
+        args.output.write_text(json.dumps({"epochs": EPOCHS, "batch": BATCH, "train_images": int(len(train[1])),
+                                           "test_images": int(len(test[1])), "rows": rows, "mean": means}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
