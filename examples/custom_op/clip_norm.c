@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A custom op: example::clip_norm version 1 scales each row of x[..., D] (f32) to a Euclidean length of at
- * most `limit` (attribute, default 1).
+ * most `limit` (attribute, default 1). example::clip_norm_gradient makes it trainable.
  *
  *   cc -shared -fPIC -O2 -Iinclude examples/custom_op/clip_norm.c -lm -o clip_norm.so
  *   pelton run model.onnx --plugin ./clip_norm.so --input x=x.npy
@@ -61,9 +61,41 @@ static void run(const void* state, const pelton_op_call* call, const pelton_op_b
   }
 }
 
-static const pelton_custom_op ops[] = {
-    {sizeof(pelton_custom_op), "example", "clip_norm", 1, 0, infer, refuse, NULL, prepare, free, run}};
-static const pelton_plugin table = {sizeof(pelton_plugin), PELTON_PLUGIN_ABI, "clip_norm", 1, ops};
+/* Operands x, y and the gradient g of y: dx = s (g - x (x . g) / |x|^2) where a row was scaled by s, else g.
+ */
+static int infer_gradient(const pelton_op_call* call, const pelton_inference* out, pelton_message* message) {
+  if (call->input_count != 3) {
+    snprintf(message->text, message->capacity, "takes x, y and a gradient");
+    return 1;
+  }
+  out->set_output(out->host, 0, call->inputs[0].dtype, call->inputs[0].ndim, call->inputs[0].dims);
+  return 0;
+}
+
+static void run_gradient(const void* state, const pelton_op_call* call, const pelton_op_buffers* buffers) {
+  const double limit = *(const double*)state;
+  const pelton_op_value* value = &call->inputs[0];
+  int64_t width = value->shape[value->ndim - 1], rows = 1;
+  for (int32_t d = 0; d + 1 < value->ndim; ++d) rows *= value->shape[d];
+  const float *x = buffers->in[0], *g = buffers->in[2];
+  float* out = buffers->out[0];
+  for (int64_t r = 0; r < rows; ++r, x += width, g += width, out += width) {
+    double squares = 0, product = 0;
+    for (int64_t i = 0; i < width; ++i) {
+      squares += (double)x[i] * x[i];
+      product += (double)x[i] * g[i];
+    }
+    double length = sqrt(squares), scale = length > limit ? limit / length : 1;
+    double along = length > limit ? product / squares : 0;
+    for (int64_t i = 0; i < width; ++i) out[i] = (float)(scale * (g[i] - x[i] * along));
+  }
+}
+
+static const pelton_custom_op ops[] = {{sizeof(pelton_custom_op), "example", "clip_norm", 1, 0, infer, refuse,
+                                        NULL, prepare, free, run, "clip_norm_gradient"},
+                                       {sizeof(pelton_custom_op), "example", "clip_norm_gradient", 1, 0,
+                                        infer_gradient, refuse, NULL, prepare, free, run_gradient, NULL}};
+static const pelton_plugin table = {sizeof(pelton_plugin), PELTON_PLUGIN_ABI, "clip_norm", 2, ops};
 
 const pelton_plugin* pelton_plugin_table(void) {
   return &table;

@@ -118,7 +118,9 @@ runtime::Plan compile(Graph graph, const device::Target& target, const Options& 
   if (p.run("fold_norm", [&] { return passes::fold_norm(graph, context); })) clean_up();
   p.print("fold_norm");
 
-  if (p.run("precision", [&] { return passes::precision(graph, options.precision, context); })) clean_up();
+  if (p.run("precision",
+            [&] { return passes::precision(graph, options.precision, context, options.full_precision); }))
+    clean_up();
   p.print("precision");
 
   if (p.run("product_shape", [&] { return passes::product_shape(graph, context); })) clean_up();

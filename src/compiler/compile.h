@@ -14,9 +14,10 @@ namespace pelton::compiler {
 
 struct Options {
   passes::InputShapes shapes;
-  std::string precision = "fp32";     // fp32, bf16 (where the target has it)
-  std::set<std::string> disabled;     // pass names; an unknown one is a usage error that lists them
-  std::set<std::string> print_after;  // pass names, or "import"
+  std::string precision = "fp32";        // fp32, bf16 (where the target has it)
+  std::set<std::string> full_precision;  // names of nodes, or what they lie below, that stay in f32
+  std::set<std::string> disabled;        // pass names; an unknown one is a usage error that lists them
+  std::set<std::string> print_after;     // pass names, or "import"
   std::function<void(std::string_view pass, const std::string& text)> print;  // where --print-after goes
   bool verify_each = false;                         // run the verifier after every pass
   std::map<std::string, int64_t>* fired = nullptr;  // rewrite rules that fired, for coverage

@@ -11,6 +11,33 @@ namespace pelton::passes {
 
 using namespace ir;
 
+namespace {
+
+// Where the group goes: as early as its operands allow, since what it reads (the operands of a weight's
+// gradient) often outweighs what it makes (the updated weight). The last member's place if a user of a result
+// stands before that.
+NodeId place_of_group(const Graph& g, const std::vector<NodeId>& members,
+                      const std::unordered_set<uint32_t>& inside, const std::vector<ValueId>& inputs) {
+  std::unordered_set<uint32_t> producers;
+  for (ValueId v : inputs)
+    if (g[v].producer) producers.insert(g[v].producer.index);
+  const std::vector<NodeId>& order = g.order();
+  NodeId at = members.front();
+  bool used = false;  // by a node outside the group that has been passed
+  auto it = std::find(order.begin(), order.end(), members.front());
+  for (; it != order.end() && *it != members.back(); ++it) {
+    if (inside.count(it->index)) continue;
+    if (producers.count(it->index)) {
+      if (used) return members.back();
+      at = *(it + 1);
+    }
+    for (ValueId v : g[*it].inputs) used |= v && g[v].producer && inside.count(g[v].producer.index);
+  }
+  return at;
+}
+
+}  // namespace
+
 NodeId make_group(Graph& g, const std::vector<NodeId>& members, const std::string& kind) {
   auto body = std::make_shared<Graph>(kind);
   body->symbols = g.symbols;
@@ -54,7 +81,7 @@ NodeId make_group(Graph& g, const std::vector<NodeId>& members, const std::strin
       layouts.push_back(g.type(v).layout);
     }
   NodeId fused = g.add_node(op("fused"), inputs, {{"body", GraphPtr(body)}, {"kind", kind}}, outputs.size(),
-                            g[members.front()].name, members.back());
+                            g[members.front()].name, place_of_group(g, members, inside, inputs));
   infer(g, fused);
   for (size_t i = 0; i < outputs.size(); ++i) {
     ValueId v = g[fused].outputs[i];

@@ -69,7 +69,7 @@ class Assign {
   bool try_node(NodeId id, bool results) {
     const Node n = g_[id];  // a copy: inserting conversions moves the nodes
     if (!context_.oracle || n.op->family == Family::control || n.op->family == Family::shape) {
-      if (!n.is("concat") && !n.is("pad")) return false;
+      if (!n.is("concat") && !n.is("pad") && !n.is("after")) return false;
     }
     int64_t rank = g_.type(n.outputs[0]).rank();
     std::vector<ValueId> before = n.inputs;
@@ -114,7 +114,7 @@ class Assign {
     ValueId v = n.inputs[i];
     if (!g_.type(v).is_tensor() || g_.type(v).rank() < 3 || g_.constant(v)) return false;
     if (n.op->family == Family::convolution || n.op->family == Family::pooling ||
-        n.op->family == Family::reduction)
+        n.op->family == Family::reduction || n.is("after"))
       return i == 0 || n.is("conv_backward_weights") || n.is("max_pool_backward");
     return g_.type(v).rank() == g_.type(n.outputs[0]).rank() && same_shape(g_, v, n.outputs[0])
                ? true

@@ -13,8 +13,17 @@ namespace {
 
 bool is_anchor(const Graph& g, NodeId id) {
   const Node& n = g[id];
-  return (n.is("conv") || n.is("matmul") || n.is("conv_transpose") || n.is("attention")) &&
+  return (n.is("conv") || n.is("matmul") || n.is("conv_transpose") || n.is("attention") ||
+          n.is("conv_backward_data") || n.is("conv_backward_weights")) &&
          g.type(n.outputs[0]).dtype == DType::f32;
+}
+
+// The name, or what it lies below, is one of `names`.
+bool covered(std::string_view name, const std::set<std::string>& names) {
+  if (names.empty()) return false;
+  for (size_t end = name.size(); end != name.npos && end > 0; end = name.rfind('/', end - 1))
+    if (names.count(std::string(name.substr(0, end)))) return true;
+  return false;
 }
 
 // The anchor computes in `low`; its result returns to f32.
@@ -77,7 +86,8 @@ bool narrow(Graph& g, NodeId id, DType low) {
 
 }  // namespace
 
-bool precision(Graph& graph, const std::string& precision, const Context& context) {
+bool precision(Graph& graph, const std::string& precision, const Context& context,
+               const std::set<std::string>& full) {
   if (precision == "fp32") return false;
   // A property of the kernels, not of the graph (Target::tf32).
   if (precision == "tf32" && context.target.kind == device::Kind::cuda) return false;
@@ -92,7 +102,7 @@ bool precision(Graph& graph, const std::string& precision, const Context& contex
                                                    : "use fp32, bf16 or fp16");
   bool changed = false;
   for (NodeId id : std::vector<NodeId>(graph.order()))
-    if (is_anchor(graph, id)) {
+    if (is_anchor(graph, id) && !covered(graph[id].name, full)) {
       lower(graph, id, low);
       context.count("precision/lower");
       changed = true;

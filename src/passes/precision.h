@@ -4,14 +4,19 @@
 // no value.
 #pragma once
 
+#include <set>
 #include <string>
 
 #include "passes/pass.h"
 
 namespace pelton::passes {
 
-// `precision`: fp32 (nothing changes), bf16, fp16. Anything else is a usage error.
-bool precision(ir::Graph& graph, const std::string& precision, const Context& context);
+// `precision`: fp32 (nothing changes), bf16, fp16. Anything else is a usage error. Nodes with a name of
+// `full`, or below it ("block1" covers "block1/conv"), stay as they are. Before differentiation the casts of
+// the forward pass take the backward pass along; on a whole training step the backward forms are lowered
+// themselves.
+bool precision(ir::Graph& graph, const std::string& precision, const Context& context,
+               const std::set<std::string>& full = {});
 
 // The second half of `precision` on devices: values between products are stored in `low` as well, where they
 // stay in its range.

@@ -3,6 +3,8 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -11,6 +13,7 @@
 
 #include "base/log.h"
 #include "ir/custom.h"
+#include "ir/gradient.h"
 #include "ir/infer.h"
 #include "pelton/c/plugin.h"
 #include "tensor/dlpack.h"
@@ -132,6 +135,20 @@ void infer_with(const pelton_custom_op& op, InferContext& c) {
   if (!host.error.empty()) fail(ErrorCode::plugin, cat(title(op), ": ", host.error), c.graph.describe(c.id));
 }
 
+void gradient_with(const pelton_custom_op& op, GradientContext& c) {
+  std::vector<ValueId> inputs = c.node.inputs;
+  for (size_t i = 0; i < c.node.outputs.size(); ++i) inputs.push_back(c.result(i));
+  for (size_t i = 0; i < c.node.outputs.size(); ++i) inputs.push_back(c.grad_or_zeros(i));
+  std::vector<size_t> floats;
+  for (size_t i = 0; i < c.node.inputs.size(); ++i)
+    if (c.has(i) && is_float(c.b.dtype(c.in(i)))) floats.push_back(i);
+  Attrs attrs = c.node.attrs;
+  attrs["name"] = std::string(op.gradient);
+  std::vector<ValueId> grads = c.b.ops("custom", inputs, attrs, floats.size());
+  for (size_t k = 0; k < floats.size(); ++k)
+    if (c.wants(floats[k])) c.set(floats[k], grads[k]);
+}
+
 std::string refuse(const Graph& g, NodeId id, const device::Target& target) {
   const pelton_custom_op* op = find(g[id]);
   if (!op) return "no plug-in provides the op";
@@ -194,18 +211,21 @@ void load_plugin(const std::string& path) {
     bad(cat("plug-in '", table->name, "' was built for ABI ", table->abi, ", this host has ",
             PELTON_PLUGIN_ABI));
   size_t stride = table->op_count ? table->ops[0].size : 0;
-  if (table->op_count && stride < sizeof(pelton_custom_op))
+  if (table->op_count && stride < offsetof(pelton_custom_op, gradient))
     bad(cat("the op table of plug-in '", table->name, "' is shorter than ABI ", PELTON_PLUGIN_ABI, " says"));
   for (size_t i = 0; i < table->op_count; ++i) {
-    pelton_custom_op op;
-    std::memcpy(&op, reinterpret_cast<const char*>(table->ops) + i * stride, sizeof op);
+    pelton_custom_op op{};
+    std::memcpy(&op, reinterpret_cast<const char*>(table->ops) + i * stride, std::min(stride, sizeof op));
     if (!op.domain || !op.name || !op.infer || !op.run)
       bad(cat("op ", i, " of plug-in '", table->name, "' has no name, inference or kernel"));
     if (op.flags) bad(cat(title(op), " has flags that ABI ", PELTON_PLUGIN_ABI, " does not know"));
     OpKey key{op.domain, op.name, op.version};
     const pelton_custom_op& kept = l.ops.emplace(key, op).first->second;
+    std::function<void(GradientContext&)> gradient;
+    if (op.gradient) gradient = [&kept](GradientContext& c) { gradient_with(kept, c); };
     with_place(path, [&] {
-      add_custom_op({op.domain, op.name, op.version, [&kept](InferContext& c) { infer_with(kept, c); }, {}});
+      add_custom_op(
+          {op.domain, op.name, op.version, [&kept](InferContext& c) { infer_with(kept, c); }, {}, gradient});
     });
   }
   l.files.insert(path);

@@ -74,7 +74,7 @@ inline void classify(Fragment& f) {
   using ir::NumericClass;
   static const std::set<std::string_view> steps = {"sign",    "floor",    "ceil",    "round",   "trunc",
                                                    "mod",     "rem",      "div",     "arg_max", "arg_min",
-                                                   "one_hot", "non_zero", "max_pool"};
+                                                   "one_hot", "non_zero", "max_pool", "max_pool_backward"};
   f.exact = true;
   for (NodeId id : f.graph.order()) {
     const ir::Node& n = f.graph[id];
@@ -183,6 +183,8 @@ class Drawer {
         g.outputs.push_back(k.id);
     for (const auto& [symbol, range] : g.symbols->ranges) d_.symbolic |= range.min != range.max;
     for (NodeId id : g.order()) d_.ops.insert(std::string(g.op(id).name));
+    // A symbol may mean more than its size did: one zero point of many columns becomes one a column.
+    for (const ir::Fact& f : g.checks) d_.ok &= unknown(f.left) || unknown(f.right) || f.holds(sizes_);
     ir::verify(g, "drawing");
     return std::move(d_);
   }
@@ -193,6 +195,12 @@ class Drawer {
     HostValue value;
     bool exact, tame;  // tame: every element is finite and not large
   };
+
+  bool unknown(const Dim& d) const {
+    std::set<std::string> symbols;
+    d.collect_symbols(symbols);
+    return std::any_of(symbols.begin(), symbols.end(), [&](const std::string& s) { return !sizes_.count(s); });
+  }
 
   // One axis of one input becomes a symbol, if inference takes it.
   void make_symbolic(Graph& body) {

@@ -68,6 +68,12 @@ typedef struct pelton_custom_op {
   void (*release)(void* state);
   /* Any number of threads at once. Allocates nothing, writes every element of every result. */
   void (*run)(const void* state, const pelton_op_call* call, const pelton_op_buffers* buffers);
+  /* Later than the first release of ABI 1: `size` says whether it is there.
+   * Name of the op, of the same domain, version and attributes, that computes the gradient; NULL: none, so
+   * that the op cannot be trained through. Its operands: those of this op, its results, then the gradients of
+   * the results (zeros where nothing depends on one). Its results: the gradients of the floating operands
+   * that are present, in order. */
+  const char* gradient;
 } pelton_custom_op;
 
 typedef struct pelton_plugin {

@@ -24,7 +24,8 @@ void add_ranking(Registry& registry);   // topk, sort, arg_max, cumsum
 void add_movement(Registry& registry);  // transpose, slice, concat, pad, tile
 void add_gather(Registry& registry);
 void add_scatter(Registry& registry);
+void add_fill(Registry& registry);
 void add_picture(Registry& registry);  // picture_resample
-void add_body(Registry& registry);  // fused nodes, node by node
+void add_body(Registry& registry);     // fused nodes, node by node
 
 }  // namespace pelton::backend::cpu

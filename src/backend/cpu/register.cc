@@ -30,6 +30,7 @@ void register_cpu(Registry& registry) {
   cpu::add_movement(registry);
   cpu::add_gather(registry);
   cpu::add_scatter(registry);
+  cpu::add_fill(registry);
 }
 
 }  // namespace pelton::backend

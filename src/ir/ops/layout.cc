@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// layout(x) {to: text}: the same values in another physical layout ("plain", "nhwc", "c8", "c16").
+// Ops that change no value: layout(x) {to: text}, the same in another physical layout ("plain", "nhwc", "c8",
+// "c16"), and after(x, y...), which is x once the y are made: what is computed again for the backward pass
+// reads its operands through it, so that it neither merges with the first computation nor runs before it is
+// needed.
 #include "ir/ops/common.h"
 
 namespace pelton::ir {
@@ -26,6 +29,13 @@ void eval_layout(EvalContext& c) {
   c.out(0, c.in(0));
 }
 
+void infer_after(InferContext& c) {
+  c.output(0, c.type(0));
+}
+void eval_after(EvalContext& c) {
+  c.outputs[0] = c.inputs[0];
+}
+
 }  // namespace
 
 void add_layout(OpRows& rows) {
@@ -38,6 +48,18 @@ void add_layout(OpRows& rows) {
   row.eval = eval_layout;
   row.precision = Precision::exact;
   row.layout = LayoutFreedom::channels;
+  row.sharding = row.batching = "any";
+  rows.push_back(std::move(row));
+
+  row = OpDef();
+  row.name = "after";
+  row.family = Family::shape;
+  row.max_inputs = -1;
+  row.infer = infer_after;
+  row.eval = eval_after;
+  row.precision = Precision::exact;
+  row.layout = LayoutFreedom::any_same;
+  row.alias = AliasRule::view;
   row.sharding = row.batching = "any";
   rows.push_back(std::move(row));
 }

@@ -151,6 +151,7 @@ void add_shape_gradients(OpRows& rows) {
                        {"dynamic_reshape", reshape},
                        {"transpose", transpose},
                        {"broadcast_to", broadcast},
+                       {"after", broadcast},
                        {"slice", slice},
                        {"concat", concat},
                        {"pad", pad},

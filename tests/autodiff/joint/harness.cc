@@ -120,6 +120,16 @@ TrainingStep mlp_step() {
   return n.finish(mean_loss(n, linear(n, "fc3", x, 64, 10), y));
 }
 
+TrainingStep chain_step() {
+  Net n("chain");
+  ValueId x = n.input("x", n.draw({512, 32}, 1)), y = n.labels("y", {512}, 10);
+  for (int i = 0; i < 10; ++i) {
+    x = linear(n, cat("fc", i), x, 32, 32);
+    x = n.b.op("tanh", {n.b.mul(x, n.b.op("sigmoid", {x}))});
+  }
+  return n.finish(mean_loss(n, linear(n, "head", x, 32, 10), y));
+}
+
 TrainingStep cnn_step() {
   Net n("cnn");
   ValueId x = n.input("x", n.draw({4, 3, 24, 24}, 1)), y = n.labels("y", {4}, 10);

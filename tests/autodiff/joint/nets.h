@@ -18,6 +18,7 @@ struct TrainingStep {
 
 TrainingStep mlp_step();
 TrainingStep cnn_step();          // convolutions, batch norm, a residual, max and average pooling, dropout
+TrainingStep chain_step();        // layers whose activations outweigh everything else
 TrainingStep transformer_step();  // embedding, layer norm, causal attention, GELU, tied head
 
 }  // namespace pelton::test

@@ -5,12 +5,15 @@
 
 #include <cmath>
 
+#include "autodiff/autodiff.h"
 #include "autodiff/joint/nets.h"
+#include "autodiff/recompute.h"
 #include "compiler/compile.h"
 #include "interp/interpreter.h"
 #include "ir/verify.h"
 #include "register/registry.h"
 #include "runtime/executable.h"
+#include "runtime/plugin.h"
 
 using namespace pelton;
 using namespace pelton::ir;
@@ -102,4 +105,93 @@ TEST_CASE("the backward pass costs at most four times the forward pass") {
   check_flops(mlp_step());
   check_flops(cnn_step());
   check_flops(transformer_step());
+}
+
+TEST_CASE("a step in bf16 follows the one in f32, and names keep their layers in f32") {
+  TrainingStep step = cnn_step();
+  device::Target target = find_device("cpu", 2);
+  compiler::Options options;
+  options.precision = "bf16";
+  options.full_precision = {"conv1", "fc"};
+  auto plan = std::make_shared<runtime::Plan>(compiler::compile(step.graph, target, options, registry()));
+  bool lowered = false;
+  for (NodeId id : plan->graph.order()) {
+    const Node& n = plan->graph[id];
+    if (n.op->family != Family::convolution && !n.is("fused")) continue;
+    bool low = plan->graph.type(n.inputs[0]).dtype == DType::bf16;
+    lowered |= low;
+    if (n.name == "conv1" || n.name.starts_with("conv1/")) CHECK_FALSE(low);
+  }
+  CHECK(lowered);
+  auto executable = runtime::Executable::create(plan, registry(), target);
+  runtime::Context context = executable->context();
+  std::vector<HostValue> inputs(step.inputs.begin(), step.inputs.end());
+  interp::Options reference;
+  reference.random = {7, 0};
+  runtime::RunOptions run;
+  run.random = {7, 0};
+  double want = interp::run(step.graph, inputs, {}, reference).outputs[0].tensor.get_double(0);
+  double first = context.run(inputs, run)[0].tensor.get_double(0);
+  // bf16 has 8 bits: a few roundings of 0.4% in the logits.
+  CHECK(first == doctest::Approx(want).epsilon(0.02));
+  double last = first;
+  for (int k = 0; k < 4; ++k) last = context.run(inputs, run)[0].tensor.get_double(0);
+  CHECK(last < first);
+}
+
+TEST_CASE("recomputation survives the compiler and lowers the arena") {
+  TrainingStep step = chain_step();
+  device::Target target = find_device("cpu", 2);
+  int64_t arena[2];
+  double loss[2];
+  for (int again : {0, 1}) {
+    Graph g = step.graph;
+    if (again) {
+      Graph copy = g;
+      int64_t all = autodiff::recompute(copy, step.forward_nodes, INT64_MAX).kept_bytes_before;
+      autodiff::Recomputation r = autodiff::recompute(g, step.forward_nodes, all / 3);
+      CHECK(r.kept_bytes <= all / 3);
+    }
+    auto plan = std::make_shared<runtime::Plan>(compiler::compile(g, target, {}, registry()));
+    auto executable = runtime::Executable::create(plan, registry(), target);
+    std::vector<HostValue> inputs(step.inputs.begin(), step.inputs.end());
+    runtime::Context context = executable->context();
+    for (int k = 0; k < 2; ++k) loss[again] = context.run(inputs)[0].tensor.get_double(0);
+    arena[again] = executable->memory().arena;
+  }
+  CAPTURE(arena[0]);
+  CAPTURE(arena[1]);
+  CHECK(loss[1] == doctest::Approx(loss[0]).epsilon(1e-6));
+  CHECK(arena[1] < arena[0] * 3 / 4);
+}
+
+TEST_CASE("training goes through a plug-in's op by the gradient that it names") {
+  runtime::load_plugin(PELTON_EXAMPLE_PLUGIN);
+  Graph g;
+  ValueId x = g.add_input(Type::tensor(DType::f32, {4, 3})),
+          w = g.add_input(Type::tensor(DType::f32, {4, 3}));
+  Builder b(g);
+  b.set_name("clip");
+  ValueId clipped = b.op("custom", {x},
+                         {{"domain", std::string("example")},
+                          {"name", std::string("clip_norm")},
+                          {"attributes", std::string("{\"limit\": 1.5}")}});
+  // The same from primitives.
+  ValueId length = b.op("sqrt", {b.reduce("reduce_sum", b.op("square", {x}), {1}, true)});
+  ValueId scale = b.op("min", {b.div(b.like(x, 1.5), length), b.like(x, 1)});
+  std::vector<ValueId> outputs;
+  for (ValueId y : {clipped, b.mul(x, scale)}) {
+    ValueId loss = b.reduce("reduce_sum", b.mul(y, w), {0, 1}, false);
+    outputs.push_back(autodiff::gradient(g, loss, std::vector<ValueId>{x})[0]);
+  }
+  for (ValueId v : outputs) g.add_output(v);
+  device::Target target = find_device("cpu", 2);
+  auto plan = std::make_shared<runtime::Plan>(compiler::compile(g, target, {}, registry()));
+  auto executable = runtime::Executable::create(plan, registry(), target);
+  std::vector<double> values{0.1, 0.2, 0.3, 3, -4, 1, 2, 2, -2, 0.5, -0.5, 0.1}, weights;
+  for (size_t i = 0; i < values.size(); ++i) weights.push_back(1 - 0.3 * static_cast<double>(i % 5));
+  auto got = executable->run({HostValue(from_doubles(DType::f32, {4, 3}, values)),
+                              HostValue(from_doubles(DType::f32, {4, 3}, weights))});
+  for (int64_t i = 0; i < 12; ++i)
+    CHECK(got[0].tensor.get_double(i) == doctest::Approx(got[1].tensor.get_double(i)).epsilon(1e-5));
 }

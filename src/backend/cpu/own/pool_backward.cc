@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // max_pool_backward and avg_pool_backward for plain data and channels last: one task takes a block of
 // channels of an image, so that no two write one element.
-#include <cmath>
 #include <cstring>
 
 #include "backend/conv_window.h"
@@ -71,48 +70,45 @@ Taps taps(const Plan& p, int d, int64_t o) {
   return t;
 }
 
-// The channels [0, width) of a block; `pixel` and `channel` are the distances of neighbours in x.
-template <class T>
-void block(const Plan& p, const T* g, const T* x, T* dx, int64_t width, int64_t pixel, int64_t channel,
-           int64_t g_channel) {
+// The channels of one block, `width` of them. Neighbouring channels lie 1 apart in blocks of more than one;
+// pixels lie `pixel` apart.
+template <class T, int64_t width>
+void block(const Plan& p, const T* g, const T* x, T* dx, int64_t pixel) {
   for (int64_t s = 0; s < p.pixels(); ++s)
-    for (int64_t c = 0; c < width; ++c) dx[s * pixel + c * channel] = 0;
-  T best[kBlock];
-  int64_t at[kBlock];
-  const T* from = g;
+    for (int64_t c = 0; c < width; ++c) dx[s * pixel + c] = 0;
+  T best[width] = {};
+  int32_t at[width];  // pixels of an image
   for (int64_t a = 0; a < p.out[0]; ++a) {
     const Taps ta = taps(p, 0, a);
     for (int64_t b = 0; b < p.out[1]; ++b) {
       const Taps tb = taps(p, 1, b);
-      for (int64_t e = 0; e < p.out[2]; ++e, from += pixel) {
+      for (int64_t e = 0; e < p.out[2]; ++e, g += pixel) {
         const Taps te = taps(p, 2, e);
         auto each = [&](auto f) {
           for (int64_t i = ta.from; i < ta.to; ++i)
             for (int64_t j = tb.from; j < tb.to; ++j)
               for (int64_t k = te.from; k < te.to; ++k)
-                f((((ta.start + i * p.dilation[0]) * p.size[1] + tb.start + j * p.dilation[1]) * p.size[2] +
-                   te.start + k * p.dilation[2]) *
-                  pixel);
+                f(((ta.start + i * p.dilation[0]) * p.size[1] + tb.start + j * p.dilation[1]) * p.size[2] +
+                  te.start + k * p.dilation[2]);
         };
         if (p.max) {
-          bool first = true;
+          for (int64_t c = 0; c < width; ++c) at[c] = -1;
           each([&](int64_t tap) {
+            const T* from = x + tap * pixel;
             for (int64_t c = 0; c < width; ++c) {
-              const T v = x[tap + c * channel];
-              if (first || v > best[c] || (std::isnan(v) && !std::isnan(best[c]))) {
-                best[c] = v;
-                at[c] = tap + c * channel;
-              }
+              const T v = from[c];
+              const bool takes = (at[c] < 0) | (v > best[c]) | ((v != v) & (best[c] == best[c]));
+              best[c] = takes ? v : best[c];
+              at[c] = takes ? static_cast<int32_t>(tap) : at[c];
             }
-            first = false;
           });
-          if (!first)
-            for (int64_t c = 0; c < width; ++c) dx[at[c]] += from[c * g_channel];
+          if (at[0] < 0) continue;
+          for (int64_t c = 0; c < width; ++c) dx[at[c] * pixel + c] += g[c];
         } else {
           const int64_t inside = (ta.to - ta.from) * (tb.to - tb.from) * (te.to - te.from);
           const T divisor = static_cast<T>(p.count_padding ? ta.padded * tb.padded * te.padded : inside);
           each([&](int64_t tap) {
-            for (int64_t c = 0; c < width; ++c) dx[tap + c * channel] += from[c * g_channel] / divisor;
+            for (int64_t c = 0; c < width; ++c) dx[tap * pixel + c] += g[c] / divisor;
           });
         }
       }
@@ -125,15 +121,24 @@ std::unique_ptr<Kernel> prepare_as(const Plan& p) {
   const int64_t width = p.last ? kBlock : 1, blocks = (p.channels + width - 1) / width;
   const int64_t work = (p.places() * p.kernel[0] * p.kernel[1] * p.kernel[2] + p.pixels()) * width;
   return make_kernel([=](const RunArgs& args) {
-    const T *g = static_cast<const T*>(args.in[0]), *x = p.max ? static_cast<const T*>(args.in[1]) : nullptr;
+    const T *g = static_cast<const T*>(args.in[0]), *x = p.max ? static_cast<const T*>(args.in[1]) : g;
     T* dx = static_cast<T*>(args.out[0]);
     parallel_for(0, p.images * blocks, grain_for(p.images * blocks, work), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t image = i / blocks, c = i % blocks * width, n = std::min(width, p.channels - c);
-        // Offsets of the block's first element in an image of `places` pixels.
-        auto start = [&](int64_t places) { return image * p.channels * places + (p.last ? c : c * places); };
-        block<T>(p, g + start(p.places()), x ? x + start(p.pixels()) : nullptr, dx + start(p.pixels()), n,
-                 p.last ? p.channels : 1, p.last ? 1 : p.pixels(), p.last ? 1 : p.places());
+        const int64_t image = i / blocks, first = i % blocks * width,
+                      last = std::min(first + width, p.channels);
+        // Offset of channel c in images of `places` pixels.
+        auto start = [&](int64_t c, int64_t places) {
+          return image * p.channels * places + (p.last ? c : c * places);
+        };
+        const int64_t pixel = p.last ? p.channels : 1;
+        if (last - first == kBlock)
+          block<T, kBlock>(p, g + start(first, p.places()), x + start(first, p.pixels()),
+                           dx + start(first, p.pixels()), pixel);
+        else
+          for (int64_t c = first; c < last; ++c)
+            block<T, 1>(p, g + start(c, p.places()), x + start(c, p.pixels()), dx + start(c, p.pixels()),
+                        pixel);
       }
     });
   });
