@@ -87,9 +87,9 @@ ConvMethods every_method(const ConvProblem& p) {
   if (p.y.count() == 0) return m;
   add_depthwise_methods(p, m);
   add_stem_methods(p, m);
-  add_gemm_methods(p, 100, m);
-  add_product_methods(p, m);
-  add_cudnn_methods(p, m);
+  add_gemm_methods(p, 100, "", m);
+  add_product_methods(p, "", m);
+  add_cudnn_methods(p, "", m);
   add_direct_method(p, m);
   return m;
 }

@@ -63,19 +63,27 @@ class Trial {
   ConvBuffers b_;
 };
 
+void add_timed_methods(const ConvProblem& p, const std::string& only, ConvMethods& to) {
+  add_gemm_methods(p, 6, only, to);  // their estimate is rough: most are timed
+  add_product_methods(p, only, to);
+  add_cudnn_methods(p, only, to);
+}
+
 std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& target) {
   if (instance.outputs[0].count() == 0) return nothing();
   auto problem = std::make_shared<ConvProblem>(instance, target);
   const ConvProblem& p = *problem;
   ConvMethods methods;
   if (p.x.count() > 0 && element_count(p.w) > 0) {
+    // Where one of these takes the problem, it is bound by memory and nothing is faster.
     add_depthwise_methods(p, methods);
     add_stem_methods(p, methods);
-    // Where one of these takes the problem, it is bound by memory and nothing is faster.
     if (methods.empty()) {
-      add_gemm_methods(p, 6, methods);  // their estimate is rough: most are timed
-      add_product_methods(p, methods);
-      add_cudnn_methods(p, methods);
+      // What was the fastest before is made alone.
+      const std::vector<std::string> names = timed_conv_methods();
+      if (std::optional<size_t> known = known_fastest(p.key(), names))
+        add_timed_methods(p, names[*known], methods);
+      if (methods.empty()) add_timed_methods(p, "", methods);
     }
   }
   if (methods.empty()) add_direct_method(p, methods);

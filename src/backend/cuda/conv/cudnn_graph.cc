@@ -170,7 +170,7 @@ std::vector<std::shared_ptr<const CudnnPlan>> CudnnGraph::plans(const CudnnPlanW
                                    &mode) != CUDNN_STATUS_SUCCESS ||
         c.cudnnBackendFinalize(heuristics.get()) != CUDNN_STATUS_SUCCESS)
       continue;
-    std::vector<DescriptorHandle> owned(16);
+    std::vector<DescriptorHandle> owned(kCudnnProposals / 2);
     std::vector<cudnnBackendDescriptor_t> configs;
     for (DescriptorHandle& d : owned) {
       PELTON_CUDA(c.cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, d.out()));
@@ -182,15 +182,16 @@ std::vector<std::shared_ptr<const CudnnPlan>> CudnnGraph::plans(const CudnnPlanW
                                    &count, configs.data()) != CUDNN_STATUS_SUCCESS)
       continue;
     for (int64_t i = 0; i < count && out.size() < wishes.count; ++i) {
+      std::string name = cat(i + (mode == CUDNN_HEUR_MODE_FALLBACK ? kCudnnProposals / 2 : 0));
+      if (!wishes.only.empty() && wishes.only != name) continue;
       cudnnBackendDescriptor_t config = configs[static_cast<size_t>(i)];
       DescriptorHandle engine;
       PELTON_CUDA(c.cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, engine.out()));
       cudnnBackendDescriptor_t e = engine.get();
-      int64_t one = 0, index = -1;
+      int64_t one = 0;
       if (c.cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
                                      &one, &e) != CUDNN_STATUS_SUCCESS)
         continue;
-      (void)c.cudnnBackendGetAttribute(e, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &one, &index);
       const auto numeric = notes_of<cudnnBackendNumericalNote_t>(
           e, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
       const auto behaviour = notes_of<cudnnBackendBehaviorNote_t>(
@@ -214,8 +215,7 @@ std::vector<std::shared_ptr<const CudnnPlan>> CudnnGraph::plans(const CudnnPlanW
       int64_t workspace = 0;
       (void)c.cudnnBackendGetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64,
                                        1, &one, &workspace);
-      out.push_back(
-          std::make_shared<CudnnPlan>(std::move(plan), ids_, workspace, cat("cudnn engine ", index)));
+      out.push_back(std::make_shared<CudnnPlan>(std::move(plan), ids_, workspace, std::move(name)));
     }
   }
   return out;

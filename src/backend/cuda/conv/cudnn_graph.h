@@ -19,7 +19,7 @@ class CudnnPlan {
  public:
   CudnnPlan(DescriptorHandle plan, std::vector<int64_t> ids, int64_t workspace_bytes, std::string name);
   int64_t workspace_bytes() const { return workspace_bytes_; }
-  const std::string& name() const { return name_; }  // "engine 47"
+  const std::string& name() const { return name_; }  // "3": its place among the heuristics' proposals
   // `pointers`: one for each id of the graph's real tensors, in the order they were made.
   void run(const std::vector<void*>& pointers, void* workspace, cudaStream_t stream) const;
 
@@ -31,10 +31,14 @@ class CudnnPlan {
 };
 
 struct CudnnPlanWishes {
+  std::string only;  // makes none but the plan of this name; empty: the first `count`
   size_t count = 4;
   bool tensor_cores = true;          // with f32 operands they round them to TF32
   bool compiled_at_run_time = true;  // engines that compile a kernel when the plan is made (a second or more)
 };
+
+// Names of plans are below this.
+inline constexpr int kCudnnProposals = 32;
 
 class CudnnGraph {
  public:

@@ -57,6 +57,10 @@ std::optional<cudnnPointwiseMode_t> mode_of(S::Op op) {
   }
 }
 
+const char* prefix(bool fused) {
+  return fused ? "cudnn fused " : "cudnn ";
+}
+
 class CudnnMethod final : public ConvMethod {
  public:
   CudnnMethod(std::shared_ptr<const CudnnPlan> plan, MovedWeights weights, bool fused, const ConvProblem& p)
@@ -67,7 +71,7 @@ class CudnnMethod final : public ConvMethod {
     steps_.c = static_cast<int>(p.y.dims[1]);
     steps_.places = element_count(Dims(p.y.dims.begin() + 2, p.y.dims.end()));
   }
-  std::string name() const override { return cat(plan_->name(), fused_ ? " fused" : ""); }
+  std::string name() const override { return cat(prefix(fused_), plan_->name()); }
   int64_t scratch_bytes() const override { return weights_.scratch_bytes() + plan_->workspace_bytes(); }
   Packed packed() const override { return weights_.packed(); }
   void run(const ConvBuffers& b, cudaStream_t stream) const override {
@@ -103,7 +107,8 @@ bool fusable(const ConvProblem& p) {
 
 }  // namespace
 
-void add_cudnn_methods(const ConvProblem& p, ConvMethods& to) {
+void add_cudnn_methods(const ConvProblem& p, const std::string& only, ConvMethods& to) {
+  if (!only.empty() && !only.starts_with("cudnn ")) return;
   if (std::string why = missing_cudnn(); !why.empty()) {
     log_debug(cat("no cuDNN: ", why));
     return;
@@ -123,6 +128,11 @@ void add_cudnn_methods(const ConvProblem& p, ConvMethods& to) {
       window.high[i] = std::max<int64_t>(0, window.high[i] - output_padding[i]);
   const MovedWeights weights(p, last ? MovedWeights::Taps::middle : MovedWeights::Taps::last);
   auto add = [&](bool fused) {
+    std::string wanted;  // the one plan to make
+    if (!only.empty()) {
+      if (only.starts_with(prefix(true)) != fused) return;
+      wanted = only.substr(std::string_view(prefix(fused)).size());
+    }
     CudnnGraph g(cudnn_handle(nullptr));
     const TensorRef tx = g.tensor(p.x.dtype, x, strides_of(x, last)),
                     tw = g.tensor(p.x.dtype, w, strides_of(w, last)),
@@ -148,8 +158,9 @@ void add_cudnn_methods(const ConvProblem& p, ConvMethods& to) {
       g.pointwise(*mode_of(p.steps.form.steps[i].op), value, operands[static_cast<size_t>(i)], next);
       value = next;
     }
-    for (auto& plan :
-         g.plans({.count = fused ? size_t{3} : size_t{4}, .tensor_cores = p.x.dtype != DType::f32 || p.tf32}))
+    for (auto& plan : g.plans({.only = wanted,
+                      .count = fused ? size_t{3} : size_t{4},
+                      .tensor_cores = p.x.dtype != DType::f32 || p.tf32}))
       to.push_back(std::make_unique<CudnnMethod>(std::move(plan), weights, fused, p));
   };
   if (fusable(p)) add(true);

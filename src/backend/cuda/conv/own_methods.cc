@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backend/cuda/conv/cudnn_graph.h"
 #include "backend/cuda/conv/problem.h"
 #include "backend/cuda/own/conv_gemm.h"
 #include "backend/cuda/own/depthwise.h"
@@ -47,11 +48,15 @@ void set_window(G& g, const ConvProblem& p) {
   g.y_type = elem(p.y.dtype);
 }
 
+std::string gemm_name(int configuration) {
+  return cat("product ", conv_gemm_name(configuration));
+}
+
 class GemmMethod final : public ConvMethod {
  public:
   GemmMethod(const ConvProblem& p, const ConvGemm& g, int configuration)
       : gemm_(g), configuration_(configuration), weights_(p, MovedWeights::Taps::middle) {}
-  std::string name() const override { return cat("product ", conv_gemm_name(configuration_)); }
+  std::string name() const override { return gemm_name(configuration_); }
   int64_t scratch_bytes() const override { return weights_.scratch_bytes(); }
   Packed packed() const override { return weights_.packed(); }
   void run(const ConvBuffers& b, cudaStream_t stream) const override {
@@ -172,7 +177,17 @@ class DirectMethod final : public ConvMethod {
 
 }  // namespace
 
-void add_gemm_methods(const ConvProblem& p, size_t most, ConvMethods& to) {
+std::vector<std::string> timed_conv_methods() {
+  std::vector<std::string> names{"cublaslt"};
+  for (int i = 0; i < conv_gemm_configurations(); ++i) names.push_back(gemm_name(i));
+  for (int i = 0; i < kCudnnProposals; ++i) {
+    names.push_back(cat("cudnn fused ", i));
+    names.push_back(cat("cudnn ", i));
+  }
+  return names;
+}
+
+void add_gemm_methods(const ConvProblem& p, size_t most, const std::string& only, ConvMethods& to) {
   if (p.transposed || p.groups != 1 || p.spatial() > 2 || !p.channels_last() || p.x.dtype == DType::f32 ||
       p.x.dims[1] % 8 != 0 || !fits_int(p))
     return;
@@ -184,8 +199,9 @@ void add_gemm_methods(const ConvProblem& p, size_t most, ConvMethods& to) {
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
     return conv_gemm_cost(g, a, p.multiprocessors) < conv_gemm_cost(g, b, p.multiprocessors);
   });
-  order.resize(std::min(order.size(), most));
-  for (int i : order) to.push_back(std::make_unique<GemmMethod>(p, g, i));
+  if (only.empty()) order.resize(std::min(order.size(), most));
+  for (int i : order)
+    if (only.empty() || only == gemm_name(i)) to.push_back(std::make_unique<GemmMethod>(p, g, i));
 }
 
 void add_depthwise_methods(const ConvProblem& p, ConvMethods& to) {

@@ -46,13 +46,16 @@ class ConvMethod {
   virtual void run(const ConvBuffers& buffers, cudaStream_t stream) const = 0;
 };
 using ConvMethods = std::vector<std::unique_ptr<ConvMethod>>;
+// Every name that a method of the three adders below that take `only` may have.
+std::vector<std::string> timed_conv_methods();
 
-// Each adds what it has for the problem, most promising first; none is fine.
-void add_gemm_methods(const ConvProblem& problem, size_t most, ConvMethods& to);
+// Each adds what it has for the problem, most promising first; none is fine. With `only`, at most the method
+// of that name is made: plans of cuDNN take long to make.
+void add_gemm_methods(const ConvProblem& problem, size_t most, const std::string& only, ConvMethods& to);
 void add_depthwise_methods(const ConvProblem& problem, ConvMethods& to);
 void add_stem_methods(const ConvProblem& problem, ConvMethods& to);
-void add_product_methods(const ConvProblem& problem, ConvMethods& to);
-void add_cudnn_methods(const ConvProblem& problem, ConvMethods& to);
+void add_product_methods(const ConvProblem& problem, const std::string& only, ConvMethods& to);
+void add_cudnn_methods(const ConvProblem& problem, const std::string& only, ConvMethods& to);
 void add_direct_method(const ConvProblem& problem, ConvMethods& to);  // takes everything
 
 // Whether add_stem_methods() will have a way for this node at every size: of few channels, whose operand may

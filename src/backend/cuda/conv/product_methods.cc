@@ -55,7 +55,8 @@ bool all(const Dims& v, int64_t value) {
 
 }  // namespace
 
-void add_product_methods(const ConvProblem& p, ConvMethods& to) {
+void add_product_methods(const ConvProblem& p, const std::string& only, ConvMethods& to) {
+  if (!only.empty() && only != "cublaslt") return;
   if (p.transposed || p.groups != 1 || p.taps() != 1 || !p.channels_last() || !all(p.window.strides, 1) ||
       !all(p.window.low, 0) || !all(p.window.high, 0) || !missing_cublas_lt().empty())
     return;
