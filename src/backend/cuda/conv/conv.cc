@@ -88,11 +88,7 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& 
   }
   if (methods.empty()) add_direct_method(p, methods);
   size_t best = 0;
-  std::vector<std::string> names;
-  for (const auto& m : methods) names.emplace_back(m->name());
-  if (std::optional<size_t> known = known_fastest(p.key(), names)) {
-    best = *known;
-  } else if (methods.size() > 1) {
+  if (methods.size() > 1) {
     int64_t scratch = 0;
     for (const auto& m : methods) scratch = std::max(scratch, m->scratch_bytes());
     const Trial trial(p, scratch);

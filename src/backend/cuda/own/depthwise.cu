@@ -12,7 +12,7 @@ constexpr int kThreads = 128;
 // A thread yields kRun neighbouring places of a row for V channels: what it loads of a row serves all of
 // them. Blocks: [runs and channels of a row, rows, images].
 template <class T, int V, int kWindow, int kStride, int kRun>
-__global__ void __launch_bounds__(kThreads) window_kernel(const Depthwise d) {
+__global__ void __launch_bounds__(kThreads, 4) window_kernel(const Depthwise d) {
   const int groups = d.c / V, runs = (d.q + kRun - 1) / kRun;
   const int index = blockIdx.x * kThreads + threadIdx.x, p = blockIdx.y, image = blockIdx.z;
   const int run = index / groups, channel = (index - run * groups) * V, first = run * kRun;
@@ -53,27 +53,34 @@ __global__ void __launch_bounds__(kThreads) window_kernel(const Depthwise d) {
     let_next_start();
     inputs_ready();
     if (idle) return;
-#pragma unroll
+    constexpr int kColumns = (kRun - 1) * kStride + kWindow;
+#pragma unroll 1
     for (int r = 0; r < kWindow; ++r) {
+      // A whole row is on its way before any of it is used.
       const int at = top + r;
-      if (static_cast<unsigned>(at) >= static_cast<unsigned>(d.h)) continue;
-      float taps[kWindow][V];
-#pragma unroll
-      for (int s = 0; s < kWindow; ++s) load_v<V>(w + (r * kWindow + s) * d.c, taps[s]);
+      const bool row_inside = static_cast<unsigned>(at) < static_cast<unsigned>(d.h);
       const T* const line = x + (at * d.w_ + left) * d.c;
+      Pack<T, V> taps[kWindow], values[kColumns];
 #pragma unroll
-      for (int j = 0; j < (kRun - 1) * kStride + kWindow; ++j) {
-        if (static_cast<unsigned>(left + j) >= static_cast<unsigned>(d.w_)) continue;
-        float value[V];
-        load_v<V>(line + j * d.c, value);
+      for (int s = 0; s < kWindow; ++s)
+        taps[s] = *reinterpret_cast<const Pack<T, V>*>(w + (r * kWindow + s) * d.c);
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j) {
+#pragma unroll
+        for (int e = 0; e < V; ++e) values[j].v[e] = from_float<T>(0.0f);
+        if (row_inside && static_cast<unsigned>(left + j) < static_cast<unsigned>(d.w_))
+          values[j] = *reinterpret_cast<const Pack<T, V>*>(line + j * d.c);
+      }
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j)
 #pragma unroll
         for (int t = 0; t < kRun; ++t) {
           const int s = j - t * kStride;
           if (s < 0 || s >= kWindow) continue;
 #pragma unroll
-          for (int e = 0; e < V; ++e) sums[t][e] = fmaf(value[e], taps[s][e], sums[t][e]);
+          for (int e = 0; e < V; ++e)
+            sums[t][e] = fmaf(to_float(values[j].v[e]), to_float(taps[s].v[e]), sums[t][e]);
         }
-      }
     }
   }
 #pragma unroll

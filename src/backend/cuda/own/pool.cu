@@ -90,6 +90,55 @@ __global__ void __launch_bounds__(kThreads) pool_kernel(const Pool g) {
   }
 }
 
+// Square windows over rows and columns of channels-last data: all of a window is on its way at once. Blocks:
+// [columns and channels, rows, images].
+template <class T, int V, int kWindow>
+__global__ void __launch_bounds__(kThreads) window_kernel(const Pool g) {
+  let_next_start();
+  inputs_ready();
+  const unsigned groups = g.c / V, index = blockIdx.x * kThreads + threadIdx.x;
+  const int q = static_cast<int>(index / groups), p = blockIdx.y, image = blockIdx.z;
+  const int channel = static_cast<int>(index % groups) * V;
+  if (q >= g.out[2]) return;
+  const int top = p * g.stride[1] - g.low[1], left = q * g.stride[2] - g.low[2];
+  const T* const x =
+      static_cast<const T*>(g.x) + static_cast<int64_t>(image) * g.in[1] * g.in[2] * g.c + channel;
+  Pack<T, V> values[kWindow * kWindow];
+  int inside = 0, padded = 0;
+#pragma unroll
+  for (int i = 0; i < kWindow * kWindow; ++i) {
+    const int row = top + i / kWindow, column = left + i % kWindow;
+    const bool there = static_cast<unsigned>(row) < static_cast<unsigned>(g.in[1]) &&
+                       static_cast<unsigned>(column) < static_cast<unsigned>(g.in[2]);
+#pragma unroll
+    for (int e = 0; e < V; ++e) values[i].v[e] = from_float<T>(g.max ? -INFINITY : 0.0f);
+    if (there)
+      values[i] =
+          *reinterpret_cast<const Pack<T, V>*>(x + static_cast<int64_t>(row * g.in[2] + column) * g.c);
+    inside += there;
+    padded += row < g.in[1] + g.high[1] && column < g.in[2] + g.high[2];
+  }
+  float result[V];
+#pragma unroll
+  for (int e = 0; e < V; ++e) result[e] = to_float(values[0].v[e]);
+#pragma unroll
+  for (int i = 1; i < kWindow * kWindow; ++i)
+#pragma unroll
+    for (int e = 0; e < V; ++e) {
+      const float v = to_float(values[i].v[e]);
+      // NaN wins.
+      result[e] = !g.max ? result[e] + v : v > result[e] || v != v ? v : result[e];
+    }
+  if (!g.max) {
+    const float divisor = static_cast<float>(g.count_padding ? padded : inside);
+#pragma unroll
+    for (int e = 0; e < V; ++e) result[e] /= divisor;
+  }
+  store_v<V>(
+      static_cast<T*>(g.y) + ((static_cast<int64_t>(image) * g.out[1] + p) * g.out[2] + q) * g.c + channel,
+      result);
+}
+
 template <class T, int V>
 cudaError_t start_pool(const Pool& g, cudaStream_t stream) {
   const int64_t count = static_cast<int64_t>(g.n) * g.c * g.out[0] * g.out[1] * g.out[2] / V;
@@ -98,8 +147,20 @@ cudaError_t start_pool(const Pool& g, cudaStream_t stream) {
     return launch(&pool_kernel<T, V, unsigned>, blocks, dim3(kThreads), 0, stream, g);
   return launch(&pool_kernel<T, V, uint64_t>, blocks, dim3(kThreads), 0, stream, g);
 }
+template <class T, int V, int kWindow>
+cudaError_t start_window(const Pool& g, cudaStream_t stream) {
+  const unsigned row = static_cast<unsigned>(g.out[2]) * (g.c / V);
+  return launch(&window_kernel<T, V, kWindow>, dim3((row + kThreads - 1) / kThreads, g.out[1], g.n),
+                dim3(kThreads), 0, stream, g);
+}
 template <class T, int V>
 cudaError_t start_any(const Pool& g, cudaStream_t stream) {
+  const bool square = g.channels_last && !g.index && g.c % V == 0 && g.in[0] == 1 && g.out[0] == 1 &&
+                      g.kernel[0] == 1 && g.low[0] == 0 && g.kernel[1] == g.kernel[2] && g.dilation[1] == 1 &&
+                      g.dilation[2] == 1 && g.out[1] < 65536 && g.n < 65536 &&
+                      static_cast<int64_t>(g.in[1]) * g.in[2] < (int64_t{1} << 30);
+  if (square && g.kernel[1] == 3) return start_window<T, V, 3>(g, stream);
+  if (square && g.kernel[1] == 2) return start_window<T, V, 2>(g, stream);
   return g.channels_last && g.c % V == 0 ? start_pool<T, V>(g, stream) : start_pool<T, 1>(g, stream);
 }
 
