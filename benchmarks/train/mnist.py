@@ -71,6 +71,7 @@ def main():
     parser.add_argument("binary", type=pathlib.Path)
     parser.add_argument("mnist", type=pathlib.Path)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--output", type=pathlib.Path)
     args = parser.parse_args()
     image, label = load(args.mnist)
@@ -81,15 +82,18 @@ def main():
         folder = pathlib.Path(name)
         np.savez(folder / "train.npz", image=train[0], label=train[1])
         np.savez(folder / "test.npz", image=test[0], label=test[1])
-        for seed in range(1, args.seeds + 1):
+        for seed in range(args.first_seed, args.first_seed + args.seeds):
             rows.append({"seed": seed, "pelton": pelton(args.binary, folder, seed),
                          "torch": torch_accuracy(train, test, seed)})
             print(rows[-1], flush=True)
     means = {side: statistics.mean(r[side] for r in rows) for side in ("pelton", "torch")}
-    print("mean", means)
+    differences = [r["pelton"] - r["torch"] for r in rows]
+    error = statistics.stdev(differences) / len(rows) ** 0.5 if len(rows) > 1 else 0.0
+    print("mean", means, "paired difference", statistics.mean(differences), "standard error", error)
     if args.output:
         args.output.write_text(json.dumps({"epochs": EPOCHS, "batch": BATCH, "train_images": int(len(train[1])),
-                                           "test_images": int(len(test[1])), "rows": rows, "mean": means}, indent=1) + "\n")
+                                           "test_images": int(len(test[1])), "rows": rows, "mean": means,
+                                           "difference": statistics.mean(differences), "standard_error": error}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -137,6 +137,16 @@ struct Trainer::Impl {
         current->set_state(cat("average.", name), current->state(name));
   }
 
+  // Parameters that train only from now on have no state yet: zeros for the optimizer, themselves for the
+  // average.
+  static void take_state(Program& p, const std::map<std::string, Tensor>& state) {
+    for (const auto& [name, t] : state)
+      if (p.has_state(name)) p.set_state(name, t);
+    for (const std::string& name : p.trained())
+      if (std::string average = cat("average.", name); p.has_state(average) && !state.count(average))
+        p.set_state(average, p.state(name));
+  }
+
   // Copies what both have.
   static void hand_over(const Program& from, Program& to) {
     for (const auto& [name, t] : from.all_state())
@@ -153,8 +163,7 @@ struct Trainer::Impl {
       step.epoch = phase;
       step.masked = false;
       current = make_program(step, false);
-      for (const auto& [name, t] : aside)
-        if (current->has_state(name)) current->set_state(name, t);
+      take_state(*current, aside);
       short_program.reset();
       current_phase = phase;
       last_was_masked = false;
@@ -256,23 +265,23 @@ struct Trainer::Impl {
            recipe.output);
     done = c.updates;
     program_for(done / epoch_updates, false);
-    std::string missing;
+    // A group that joins just here has no state of its own in the file.
+    bool joins = std::any_of(recipe.groups.begin(), recipe.groups.end(),
+                             [&](const ParameterGroup& g) { return g.from_epoch > 0; });
     for (const auto& [name, t] : current->all_state()) {
       auto it = c.state.find(name);
       if (it == c.state.end()) {
-        missing = name;
-        break;
+        if (joins && (name.starts_with("optimizer.") || name.starts_with("average."))) continue;
+        fail(ErrorCode::bad_name, cat("the checkpoint has no '", name, "'"), recipe.output,
+             "resume with the recipe of the run");
       }
       if (it->second.dtype() != t.dtype() || it->second.dims() != t.dims())
         fail(ErrorCode::bad_shape,
              cat("'", name, "' is ", it->second.str(), " in the checkpoint, ", t.str(),
                  " in the recipe's model"),
              recipe.output, "resume with the recipe of the run");
-      current->set_state(name, it->second);
     }
-    if (!missing.empty())
-      fail(ErrorCode::bad_name, cat("the checkpoint has no '", missing, "'"), recipe.output,
-           "resume with the recipe of the run");
+    take_state(*current, c.state);
     for (const auto& [name, t] : c.state)
       if (!current->has_state(name)) aside[name] = t;
     loaders.train->restore(c.data_state);
@@ -363,7 +372,11 @@ DryRun Trainer::dry_run() {
     m.check_memory_message(e);
     throw;
   }
-  r.memory_bytes = e.memory().total() + r.state_bytes;
+  // What changes has a second buffer, which the next value goes to.
+  int64_t changing = 0;
+  for (const ir::Slot& s : g.slots)
+    if (s.next) changing += byte_size(s.type.dtype, element_count(*as_dims(s.type.shape)));
+  r.memory_bytes = e.memory().total() + r.state_bytes + changing;
   r.flops = step_flops(g);
   r.graph = ir::print(g, {.max_elements = 16});
   return r;

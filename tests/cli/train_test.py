@@ -238,3 +238,46 @@ def test_a_full_disk_keeps_the_last_checkpoint(arrays):
     assert process.returncode == 1 and process.stderr.count("pelton: error:") == 1
     assert newest(arrays / "runs/r").read_bytes() == good
     assert not [p for p in (arrays / "runs/r/checkpoints").iterdir() if not p.name.endswith(".safetensors")]
+
+
+def test_groups_join_later_and_resume_does_not_notice(pelton, arrays):
+    (arrays / "g.toml").write_text(RECIPE + '[[group]]\nmatch = ["0.*"]\nfrom_epoch = 3\n')
+    keep = ("--set", "checkpoint.keep=9", "--set", "step.average=0.9")
+    whole = lines(pelton("train", "g.toml", "--json", *keep))
+    at = {int(p.name[5:14]): tensors(p) for p in (arrays / "runs/g/checkpoints").glob("step-*")}
+    assert at[7]["0.weight"] == at[21]["0.weight"] != at[28]["0.weight"]
+    assert at[7]["3.weight"] != at[14]["3.weight"]
+    for stop in (14, 21, 28):
+        for path in (arrays / "runs/g/checkpoints").glob("step-*"):
+            if int(path.name[5:14]) > stop:
+                path.unlink()
+        out = lines(pelton("train", "runs/g", "--resume", "--json", *keep))
+        assert losses(out) == [x for x in losses(whole) if x[0] > stop]
+        assert tensors(newest(arrays / "runs/g")) == at[42]
+
+
+def test_options_work_together(pelton, arrays):
+    (arrays / "o.toml").write_text(RECIPE.replace('eval = { kind = "npy", path = "eval.npz" }', "holdout = 0.2"))
+    sets = [x for s in ("step.accumulate=2", "step.mixup=0.3", "step.average=0.9", "step.label_smoothing=0.1", "step.clip_norm=1",
+                        "data.mean=[0.5]", "data.std=[2.0]", "data.drop_last=true") for x in ("--set", s)]
+    assert_error(pelton("train", "o.toml", *sets), 1, "data.mean has 1 numbers", "[8]")
+    del sets[10:14]  # mean and std
+    out = lines(pelton("train", "o.toml", "--json", *sets))
+    assert out[-1]["best"]["accuracy"] > 0.8 and out[-1]["updates"] == 30
+    assert all("grad_norm" in x for x in out if x.get("kind") == "train")
+    assert "average.0.weight" in tensors(newest(arrays / "runs/o"))
+    assert pelton("compile", "runs/o", "-o", "o.pelton").code == 0
+
+
+def test_lines_of_tokens(pelton, tmp_path):
+    (tmp_path / "text.bin").write_bytes(b"the quick brown fox jumps over the lazy dog. " * 60)
+    (tmp_path / "t.toml").write_text("""version = 1
+model = { name = "gpt2", vocabulary = 128, length = 16, positions = 16, width = 32, layers = 2, heads = 2 }
+data = { tokens = ["text.bin"], eval_tokens = ["text.bin"], token_type = "text", batch = 8 }
+step = { epochs = 4 }
+optimizer = { name = "muon", lr = 0.01 }
+""")
+    out = lines(pelton("train", "t.toml", "--json"))
+    evals = [x for x in out if x.get("kind") == "eval"]
+    assert evals[-1]["perplexity"] < 0.7 * evals[0]["perplexity"]
+    assert_error(pelton("train", "t.toml", "--set", "model.vocabulary=100", "--set", "output.folder=x"), 1, "label 1", "outside 0 .. 99")
