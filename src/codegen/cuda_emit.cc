@@ -97,6 +97,8 @@ class Emitter {
     team_ = !rows ? 0 : threads > 32 ? block_ : 32;
     PELTON_CHECK(block_ % 32 == 0 && block_ >= 32 && block_ <= 1024, "block of ", block_, " threads");
     out.block = block_;
+    low_ = true;
+    for (const Buffer& b : k_.buffers) low_ &= !b.output || b.dtype == DType::f16 || b.dtype == DType::bf16;
     PELTON_CHECK(options_.vector == 1 || options_.vector == 2 || options_.vector == 4 || options_.vector == 8,
                  "vectors of ", options_.vector);
     out.blocks = Dim::ceil_div(grid->extent, Dim(team_ ? block_ / team_ : block_ * options_.vector));
@@ -202,6 +204,7 @@ class Emitter {
       append(out, cat(calls && from == DType::boolean ? "(k_s64)" : "", scalar(s.operands[operand])));
     }
     DType to = type(s.result);
+    if (low_ && s.op == "erf") out = cat("fast_", out);
     return def.yields_bool || s.op == "select" ? with_prefix(out, "k_") : to_type(to, with_prefix(out, "k_"));
   }
 
@@ -448,6 +451,7 @@ class Emitter {
   };
   Vector vector_;
   int vectors_ = 0;
+  bool low_ = false;  // all results are stored in 16 bits
 };
 
 }  // namespace

@@ -238,6 +238,8 @@ ScalarId Values::reduce(NodeId id, const Shape& index, const Mask& mask) {
   const Shape& shape = g_.type(n.inputs[0]).shape;
   DType t = computed(g_.type(n.outputs[0]).dtype);
   if (t == DType::boolean) throw Unsupported{"a reduction of bool"};
+  // Exact sums of integers may not fit into 64 bits; the mean of what wrapped would be wrong.
+  if (n.is("reduce_mean") && !is_float(t)) throw Unsupported{"a mean of integers"};
   if (t == DType::f16 || t == DType::bf16) t = DType::f32;  // sums are f32 whatever is strict
   for (size_t i = 1; i <= target_; ++i)
     if (scopes_[i].variable != scopes_[1].variable)

@@ -65,6 +65,8 @@ class DeviceFrame final : public Frame {
   void enqueue(const Ready& ready, const Step& step, const RunOptions& options);
   void run_on_host(const Ready& ready, const Step& step, const RunOptions& options);
   void run_observed(const Ready& ready, const Step& step, const RunOptions& options);
+  void report_sizes(const Ready& ready, const Step& step, int64_t start_ns, int64_t end_ns,
+                    const RunOptions& options) const;
   Played& played(const Ready& ready);
 
   // device_transfer.cc: bytes between host and device.

@@ -42,8 +42,9 @@ struct StepEvent {
   std::string_view implementation;  // that really ran
   int64_t start_ns, end_ns;
   int depth;  // 0: the plan's graph; more: sub-graphs
-  // Valid during the call, which must not keep them: they borrow. In their physical layout, unless
-  // RunOptions::plain_values.
+  // Valid during the call, which must not keep them: they borrow. Without RunOptions::plain_values they are
+  // in their physical layout; those of kernels on a device then have type and dims, but no bytes (data() is
+  // null).
   const std::vector<ir::HostValue>&inputs, &outputs;
 
   double flops() const;  // multiply-add counts two; 0 where the op table has no figure

@@ -70,11 +70,19 @@ TEST_CASE("gpu: pointwise kernels in vectors, with rests, rows and scalars besid
 TEST_CASE("gpu: rows of many lengths: softmax, norms, means") {
   for (const char* t : {"f32", "f16", "bf16"})
     for (int columns : {8, 100, 768, 1000, 3072, 5001}) {
-      std::string x = cat(t, "[513,", columns, "]"), row = cat(t, "[", columns, "]");
-      check(cat("graph \"g\"(%x: ", x, ") {\n  %0 = softmax(%x) {axis = 1} : ", x, "\n  return %0\n}"), false,
-            "cuda.generated");
+      std::string x = cat(t, "[513,", columns, "]"), row = cat(t, "[", columns, "]"),
+                  mean = cat(t, "[513,1]");
+      check(cat("graph \"g\"(%x: ", x, ") {\n  %0 = softmax(%x) {axis = 1} : ", x, "\n  return %0\n}"),
+            false);
       check(cat("graph \"g\"(%x: ", x, ", %s: ", row, ", %b: ", row,
                 ") {\n  %0 = layer_norm(%x, %s, %b) {axis = 1, eps = 1e-5} : ", x, "\n  return %0\n}"),
+            false);
+      check(cat("graph \"g\"(%x: ", x, ", %s: ", row,
+                ") {\n  %0 = fused(%x, %s) {body = graph \"reduce\"(%0: ", x, ", %1: ", row,
+                ") {\n    %2 = mul(%0, %1) : ", x,
+                "\n    %3 = reduce_mean(%2) {axes = [1], keep_dims = true} : ", mean,
+                "\n    %4 = sub(%2, %3) : ", x, "\n    return %4\n  }, kind = \"reduce\"} : ", x,
+                "\n  return %0\n}"),
             false, "cuda.generated");
     }
 }

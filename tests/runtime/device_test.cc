@@ -97,6 +97,7 @@ TEST_CASE("device: each node runs on the device if it takes it, else on the host
   CHECK(e->choices()[2].implementation == kReference);
   std::vector<std::string> ran;
   RunOptions options;
+  options.plain_values = true;
   options.observe = [&](const StepEvent& event) {
     ran.push_back(cat(event.graph.op(event.node).name, ":", std::string(event.implementation)));
     CHECK(event.end_ns >= event.start_ns);
@@ -107,6 +108,23 @@ TEST_CASE("device: each node runs on the device if it takes it, else on the host
   same(e->run(in, options), interp::run(e->graph(), in).outputs);
   CHECK(ran == std::vector<std::string>{"add:fake.any", "neg:fake.any", "exp:reference", "neg:fake.any",
                                         "add:fake.any", "mul:fake.any"});
+}
+
+TEST_CASE("device: observers that want no values cost no copies and get sizes") {
+  auto e = load(kPure);
+  RunOptions options;
+  int events = 0;
+  options.observe = [&](const StepEvent& event) {
+    ++events;
+    CHECK(event.outputs[0].tensor.dims() == Dims{2, 4});
+    CHECK(event.outputs[0].tensor.data() == nullptr);
+    CHECK(event.bytes() > 0);
+  };
+  std::vector<HostValue> in = {ramp({2, 4}), ramp({4})};
+  int downloads = fake().downloads;
+  same(e->run(in, options), interp::run(e->graph(), in).outputs);
+  CHECK(events == 3);
+  CHECK(fake().downloads - downloads == 2);  // the results
 }
 
 TEST_CASE("device: runs give what the interpreter gives, mixed with steps on the host") {
