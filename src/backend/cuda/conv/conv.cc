@@ -63,6 +63,12 @@ class Trial {
   ConvBuffers b_;
 };
 
+// Not worth a plan of a library, and sums in order are the closest to the straightforward ones.
+bool small_in_f32(const ConvProblem& p) {
+  const int64_t depth = p.w[1] * p.taps();
+  return p.x.dtype == DType::f32 && !p.transposed && depth <= 256 && p.y.count() * depth <= (1 << 20);
+}
+
 void add_timed_methods(const ConvProblem& p, const std::string& only, ConvMethods& to) {
   add_gemm_methods(p, 6, only, to);  // their estimate is rough: most are timed
   add_product_methods(p, only, to);
@@ -78,6 +84,7 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& 
     // Where one of these takes the problem, it is bound by memory and nothing is faster.
     add_depthwise_methods(p, methods);
     add_stem_methods(p, methods);
+    if (methods.empty() && small_in_f32(p)) add_direct_method(p, methods);
     if (methods.empty()) {
       // What was the fastest before is made alone.
       const std::vector<std::string> names = timed_conv_methods();
