@@ -8,13 +8,14 @@ PYTHON  = .venv/bin/python
 export CCACHE_BASEDIR = $(CURDIR)
 export CCACHE_NOHASHDIR = 1
 
-.PHONY: help build demo demo-engine demo-serve demo-train dist format test test-gpu test-mutants test-fuzz check clean
+.PHONY: help build demo demo-engine demo-serve demo-train dist format test test-gpu test-mutants test-fuzz test-soak check clean
 help:
 	@echo "make demo    set up, build, run real models and compare with ONNX Runtime (parts: demo-engine, demo-serve, demo-train)"
 	@echo "make test    set up, build, run every test that needs no GPU"
 	@echo "make test-gpu  build with CUDA and run the tests that need a GPU"
 	@echo "make build   set up and build build/$(PRESET)"
 	@echo "make test-mutants, make test-fuzz   seeded faults; parsers under a fuzzer"
+	@echo "make test-soak   long runs of the server"
 	@echo "make check   source checks: layers, headers, style"
 	@echo "make clean   remove build/"
 
@@ -69,6 +70,13 @@ test-gpu:
 test-mutants: build
 	tools/install_deps.sh test
 	$(PYTHON) tools/run_mutants.py $(MUTANT_FLAGS)
+
+# Long runs of the server: load cycles, a minute at rest, faults for a while.
+test-soak:
+	tools/install_deps.sh build test
+	cmake --preset $(PRESET)
+	cmake --build $(BUILD) --target pelton
+	PELTON_BINARY_DIR=$(BUILD) .venv/bin/python -m pytest -q -s tests/serve/soak.py
 
 test-fuzz:
 	tools/install_deps.sh build test ci

@@ -2,7 +2,17 @@
 # The server's layers. Without Boost, OpenSSL and simdjson there is no server, only the load generator; without gRPC and
 # protobuf both speak HTTP only.
 pelton_layer(serve_core DIR serve/core SEES tensor DEPENDS json)
-pelton_layer(serve_engine DIR serve/engine SEES serve_core runtime)
+pelton_layer(serve_engine DIR serve/engine SEES serve_core runtime DEPENDS json)
+set(python_dir ${CMAKE_SOURCE_DIR}/src/serve/engine/python)
+set(python_sources ${CMAKE_BINARY_DIR}/python_sources.cc)
+add_custom_command(
+  OUTPUT ${python_sources}
+  COMMAND ${CMAKE_COMMAND} -DOUT=${python_sources} -DWORKER=${python_dir}/worker.py -DUTILS=${python_dir}/utils.py
+          -P ${CMAKE_SOURCE_DIR}/cmake/EmbedPython.cmake
+  DEPENDS ${python_dir}/worker.py ${python_dir}/utils.py ${CMAKE_SOURCE_DIR}/cmake/EmbedPython.cmake
+  VERBATIM)
+target_sources(pelton_serve_engine PRIVATE ${python_sources})
+target_link_libraries(pelton_serve_engine PRIVATE ${CMAKE_DL_LIBS})
 if(PELTON_HAVE_boost AND PELTON_HAVE_simdjson AND PELTON_HAVE_ssl)
   set(serve_on ON)
   pelton_layer(serve_http DIR serve/http SEES serve_core DEPENDS boost simdjson ssl zlib json)
@@ -41,7 +51,7 @@ endif()
 
 file(GLOB serve_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/serve/*.cc)
 if(NOT serve_on)
-  list(FILTER serve_sources EXCLUDE REGEX "/run_server.cc$")
+  list(FILTER serve_sources EXCLUDE REGEX "/(run_server|otlp|log_file).cc$")
   list(APPEND serve_sources ${CMAKE_SOURCE_DIR}/src/serve/off/no_server.cc)
 endif()
 pelton_layer(serve DIR serve SEES serve_core serve_engine DEPENDS cli11 toml SOURCES ${serve_sources})

@@ -9,7 +9,9 @@
 #include "runtime/executable.h"
 #include "runtime/version.h"
 #include "serve/engine/identity.h"
+#include "serve/engine/library.h"
 #include "serve/engine/plan.h"
+#include "serve/engine/python.h"
 #include "serve/flags.h"
 
 namespace pelton::cli {
@@ -41,7 +43,10 @@ Run make_serve(CLI::App& app, const Globals& globals) {
     const auto plans = serve::make_plan_backend(plan_loader(globals.target()), o->map_models);
     backends.add("pelton", plans);
     backends.add("onnxruntime", plans);
+    o->core.services = std::make_shared<serve::ServerServices>();
+    backends.add("python", serve::make_python_backend({o->python, o->core.services}));
     try {
+      for (const auto& [name, file] : o->engines) backends.add(name, serve::open_library_backend(file));
       return serve::run_server(*o, backends, globals.json);
     } catch (const Error& e) {
       if (e.code() == ErrorCode::usage) throw Misuse{e.message(), e.fix()};

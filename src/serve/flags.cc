@@ -28,13 +28,11 @@ constexpr Refused kRefused[] = {
     {"--backend-config", "set parameters in the model's config.pbtxt"},
     {"--repoagent-directory", "check the repository before it is served"},
     {"--cache-directory", "cache in front of the server"},
-    {"--trace-config", "request tracing is not built"},
     {"--host-policy", "bind the process with taskset or a cpuset"},
     {"--allow-sagemaker", "use the /v2 paths"},
     {"--sagemaker-port", "use the /v2 paths"},
     {"--allow-vertex-ai", "use the /v2 paths"},
     {"--vertex-ai-port", "use the /v2 paths"},
-    {"--log-file", "redirect standard error"},
     {"--metrics-config", "percentiles are always on, in the statistics and on the status page"},
 };
 // Sizes and switches of machinery that Pelton does not have: they cannot change an answer.
@@ -124,6 +122,59 @@ void add_services(CLI::App& app, CoreOptions& o) {
       "NAME:COUNT[:DEVICE] of a resource that instances share");
 }
 
+// KEY=VALUE, or MODE,KEY=VALUE for a setting of one mode.
+void trace_config(ServeOptions& o, const std::string& text) {
+  TraceSettings& t = o.core.trace;
+  const size_t equal = text.find('=');
+  if (equal == text.npos) refuse(cat("--trace-config is [MODE,]KEY=VALUE, not '", text, "'"));
+  std::string key = text.substr(0, equal), value = text.substr(equal + 1);
+  const size_t comma = key.find(',');
+  const std::string mode = comma == key.npos ? "" : key.substr(0, comma);
+  if (comma != key.npos) key = key.substr(comma + 1);
+  if (!mode.empty() && mode != "triton" && mode != "opentelemetry")
+    refuse(cat("--trace-config: mode '", mode, "' is neither triton nor opentelemetry"));
+  if (key == "level") {
+    if (value != "OFF" && value != "TIMESTAMPS")
+      refuse(cat("--trace-config: level '", value, "' is neither OFF nor TIMESTAMPS"));
+    t.on = value == "TIMESTAMPS";
+  } else if (key == "rate") {
+    t.rate = std::max<uint64_t>(1, parse_bytes(value, "--trace-config rate"));
+  } else if (key == "count") {
+    t.count = value == "-1" ? -1 : static_cast<int64_t>(parse_bytes(value, "--trace-config count"));
+  } else if (key == "mode") {
+    if (value != "triton" && value != "opentelemetry")
+      refuse(cat("--trace-config: mode '", value, "' is neither triton nor opentelemetry"));
+    t.opentelemetry = value == "opentelemetry";
+  } else if (key == "file" && mode != "opentelemetry") {
+    t.file = value;
+  } else if (key == "log-frequency" && mode != "opentelemetry") {
+    t.log_frequency = parse_bytes(value, "--trace-config log-frequency");
+  } else if (key == "url" && mode == "opentelemetry") {
+    o.trace_url = value;
+  } else if (key == "resource" && mode == "opentelemetry") {
+    const size_t eq = value.find('=');
+    if (eq == value.npos) refuse(cat("--trace-config: resource '", value, "' is not KEY=VALUE"));
+    o.trace_resource[value.substr(0, eq)] = value.substr(eq + 1);
+  } else {
+    refuse(cat("--trace-config: setting '", key, "' is not supported"));
+  }
+}
+
+void add_engines(CLI::App& app, ServeOptions& o) {
+  app.add_option("--python-executable", o.python, "Python with NumPy that runs models of backend python")
+      ->capture_default_str();
+  app.add_option_function<std::vector<std::string>>(
+      "--engine",
+      [&o](const std::vector<std::string>& list) {
+        for (const std::string& v : list) {
+          const size_t eq = v.find('=');
+          if (eq == v.npos || eq == 0) refuse(cat("--engine is NAME=FILE, not '", v, "'"));
+          o.engines.emplace_back(v.substr(0, eq), v.substr(eq + 1));
+        }
+      },
+      "NAME=FILE: shared library with an engine, for models of backend NAME");
+}
+
 void add_security(CLI::App& app, const std::string& name, PortOptions& port) {
   const std::string p = "--" + name + "-";
   app.add_option_function<std::vector<std::string>>(
@@ -176,6 +227,16 @@ void add_serve_flags(CLI::App& app, ServeOptions& o) {
   add_port(app, "grpc", o.grpc, false);
   add_port(app, "metrics", o.metrics, false);
   add_services(app, o.core);
+  add_engines(app, o);
+  app.add_option_function<std::vector<std::string>>(
+      "--trace-config",
+      [&o](const std::vector<std::string>& list) {
+        for (const std::string& v : list) trace_config(o, v);
+      },
+      "[MODE,]KEY=VALUE of request traces: level, rate, count, mode; triton: file, log-frequency; "
+      "opentelemetry: url, "
+      "resource");
+  app.add_option("--log-file", o.core.log_file, "Log to this file instead of standard error");
   add_security(app, "http", o.http);
   add_security(app, "grpc", o.grpc);
   app.add_option("--http-max-input-size", o.max_body_bytes,

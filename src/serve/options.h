@@ -29,8 +29,12 @@ struct ServeOptions {
   uint64_t max_connections = 1024;
   double header_timeout_s = 10;
   std::vector<std::string> allowed_hosts, allowed_origins;
-  bool exit_on_error = true;   // a model that fails to load at start ends the server
-  bool map_models = false;     // map plan files instead of reading them into private memory
+  bool exit_on_error = true;       // a model that fails to load at start ends the server
+  bool map_models = false;         // map plan files instead of reading them into private memory
+  std::string python = "python3";  // runs Python models
+  std::vector<std::pair<std::string, std::string>> engines;   // backend name, shared library
+  std::string trace_url = "http://localhost:4318/v1/traces";  // collector of mode opentelemetry
+  std::map<std::string, std::string> trace_resource;
   double exit_timeout_s = 30;  // how long SIGTERM waits for requests under way
 };
 

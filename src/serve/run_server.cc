@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <memory>
 #include <thread>
@@ -12,7 +13,9 @@
 #include "base/thread_pool.h"
 #include "serve/grpc/server.h"
 #include "serve/http/server.h"
+#include "serve/log_file.h"
 #include "serve/options.h"
+#include "serve/otlp.h"
 
 namespace pelton::serve {
 namespace {
@@ -101,7 +104,15 @@ void print_ready(const FrontEnds& f, bool json) {
 
 int run_server(const ServeOptions& options, const BackendTable& backends, bool json) {
   install_interrupt_handlers();
-  Core core(options.core, backends);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of its write, not the end
+  if (!options.core.log_file.empty()) log_to_file(options.core.log_file);
+  CoreOptions core_options = options.core;
+  std::unique_ptr<OtlpExporter> exporter;  // outlives the core, whose traces it takes
+  if (core_options.trace.opentelemetry) {
+    exporter = std::make_unique<OtlpExporter>(options.trace_url, options.trace_resource);
+    core_options.span_sink = [&e = *exporter](std::string span) { e.add(std::move(span)); };
+  }
+  Core core(std::move(core_options), backends);
   // Ports first: health answers "not ready" while models load, and a port that is taken fails at once.
   FrontEnds ports = open_ports(options, core);
   const auto errors = core.start();

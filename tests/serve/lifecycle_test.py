@@ -167,18 +167,26 @@ def test_load_cycles_leave_nothing_behind(server):
     assert rss_kib() - memory < 16 * 1024
 
 
+def cost(server, call, rounds=5):
+    """The answer, and the CPU seconds that the server spends on it."""
+    def spent():
+        with open(f"/proc/{server.process.pid}/stat") as f:
+            fields = f.read().rsplit(") ", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    before = spent()
+    for _ in range(rounds):
+        answer = call()
+    return answer, (spent() - before) / rounds
+
+
 def test_a_thousand_models_are_listed_and_scraped_quickly(serve):
     for i in range(1000):
         add_model(serve.repository, f"m{i}", identity())
     server = serve()
     for i in range(1000):
         assert server.infer(f"m{i}", [1])[0] == 200
-    began = time.time()
-    index = server.json("/v2/repository/index", b"", "POST")[1]
-    listed = time.time() - began
-    began = time.time()
-    text = server.request("/metrics", base=server.metrics)[2]
-    scraped = time.time() - began
+    # The bounds hold for the server's own time, which other work on the machine does not stretch.
+    index, listed = cost(server, lambda: server.json("/v2/repository/index", b"", "POST")[1])
+    text, scraped = cost(server, lambda: server.request("/metrics", base=server.metrics)[2])
     assert len(index) == 1000 and text.count(b"nv_inference_count{") == 1000
-    # Bounds of a quiet machine times five: this test may share its cores.
-    assert listed < 1.0 and scraped < 0.5, (listed, scraped)
+    assert listed < 0.2 and scraped < 0.1, (listed, scraped)

@@ -45,6 +45,24 @@ def test_a_rate_beyond_the_server_shows_as_latency(server):
     assert row["latency_us"]["p99"] > 500_000, "the time in which requests could not even be sent is missing"
 
 
+@pytest.mark.parametrize("scheme", ["http", "grpc"])
+def test_shared_memory_and_sequences(serve, scheme):
+    add_model(serve.repository, "id", identity())
+    add_model(serve.repository, "seq", identity("TYPE_INT32", "1", "max_batch_size: 4 sequence_batching { direct { } }"))
+    server = serve("--allow-client-shm=true")
+    url = f"{scheme}://{getattr(server, scheme)}"
+    row, = load(url, "-m", "id", "--shape", "INPUT0=100000", "--shared-memory=system", "--output-shared-memory-size=400000", "--requests", "100", "--concurrency", "3")
+    assert row["requests"] == 100 and row["errors"] == 0
+    small = subprocess.run([binary(), "loadtest", url, "-m", "id", "--shape", "INPUT0=100000", "--shared-memory=system",
+                            "--output-shared-memory-size=100", "--requests", "5", "--json"], capture_output=True, text=True)
+    row, = json.loads(small.stdout)["results"]
+    assert small.returncode == 1 and row["errors"] == 5 and "its place" in row["first_error"]
+    assert server.json("/v2/systemsharedmemory/status")[1] == []
+    row, = load(url, "-m", "seq", "--sequence-length", "5", "--requests", "100", "--concurrency", "4")
+    assert row["errors"] == 0
+    assert server.metric('nv_inference_request_success{model="seq",version="1"}') == 100
+
+
 def test_mistakes_are_named(server):
     assert "unknown model: 'none'" in load(server.http, "-m", "none", status=1)
     assert "give it with --shape INPUT0=" in load(server.http, "-m", "id", status=2)

@@ -2,6 +2,7 @@
 """Safe by default, and what hostile or broken clients meet: raw sockets against the real server."""
 import gzip
 import json
+import os
 import signal
 import socket
 import time
@@ -186,19 +187,17 @@ def test_sigterm_answers_what_is_under_way(serve):
 
 
 def test_starts_fast_and_idles_at_rest(serve):
-    began = time.time()
     server = serve()
-    assert time.time() - began < 2             # the bound of 0.2 s is measured apart, on a quiet machine
-    stat = f"/proc/{server.process.pid}/stat"
 
-    def cpu_ticks():
-        with open(stat) as f:
+    def cpu_seconds():
+        with open(f"/proc/{server.process.pid}/stat") as f:
             fields = f.read().rsplit(") ", 1)[1].split()
-        return int(fields[11]) + int(fields[12])
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    before = cpu_ticks()
+    assert cpu_seconds() <= 0.2                # own time until ready; the clock's depends on what else runs
+    before = cpu_seconds()
     time.sleep(5)
-    assert cpu_ticks() - before <= 2           # 20 ms in 5 s
+    assert cpu_seconds() - before <= 0.01      # 60 ms in a minute; make test-soak waits for a whole one
 
 
 def test_models_that_fail_end_the_start_unless_told_otherwise(serve):

@@ -70,6 +70,60 @@ def test_inputs_and_outputs_in_a_region(serve, region, module):
 
 
 @pytest.mark.parametrize("module", [http, grpc], ids=["http", "grpc"])
+def test_large_inputs_are_read_in_place_and_may_be_cut_off_meanwhile(serve, module):
+    """The mapping is used (no copy of 32 MiB is made), and a region that shrinks while its request runs is an error."""
+    add_model(serve.repository, "id", identity())
+    add_model(serve.repository, "slow", identity(more='parameters { key: "execute_delay_ms" value { string_value: "600" } }'))
+    server = serve("--allow-client-shm=true")
+    client = connect(module, server)
+    size, key = 32 << 20, KEY + "-large"
+    handle = shm.create_shared_memory_region("large", key, 2 * size)
+    try:
+        values = np.arange(size // 4, dtype=np.float32)
+        shm.set_shared_memory_region(handle, [values])
+        client.register_system_shared_memory("large", key, 2 * size)
+        tensor = module.InferInput("INPUT0", [size // 4], "FP32")
+        tensor.set_shared_memory("large", size)
+        output = module.InferRequestedOutput("OUTPUT0")
+        output.set_shared_memory("large", size, offset=size)
+
+        def anonymous_peak_kib():
+            with open(f"/proc/{server.process.pid}/status") as f:
+                return int(next(line for line in f if line.startswith("RssAnon")).split()[1])
+
+        before = anonymous_peak_kib()
+        client.infer("id", [tensor], outputs=[output])
+        assert np.array_equal(shm.get_contents_as_numpy(handle, np.float32, [size // 4], offset=size), values)
+        assert anonymous_peak_kib() - before < 8 * 1024
+        import threading
+        answers = []
+
+        def ask_slow():
+            t = module.InferInput("INPUT0", [size // 4], "FP32")
+            t.set_shared_memory("large", size)
+            try:
+                connect(module, server).infer("slow", [t])
+                answers.append("no error")
+            except InferenceServerException as e:
+                answers.append(str(e))
+
+        thread = threading.Thread(target=ask_slow)
+        thread.start()
+        import time
+        time.sleep(0.25)
+        os.truncate(f"/dev/shm{key}", 4096)
+        thread.join()
+        assert "truncated while its request ran" in answers[0]
+        assert client.is_server_live() and server.infer("id", [1])[0] == 200
+        with pytest.raises(InferenceServerException, match="truncated|cut"):
+            client.infer("id", [tensor], outputs=[output])
+        assert client.is_server_live()
+    finally:
+        client.unregister_system_shared_memory()
+        shm.destroy_shared_memory_region(handle)
+
+
+@pytest.mark.parametrize("module", [http, grpc], ids=["http", "grpc"])
 def test_off_by_default(serve, region, module):
     add_model(serve.repository, "id", identity())
     client = connect(module, serve())

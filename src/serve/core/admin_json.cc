@@ -66,11 +66,17 @@ Json stats_json(const ModelStats& s) {
 }  // namespace
 
 std::vector<std::string> extensions(bool shared_memory) {
-  std::vector<std::string> names = {"classification",     "sequence",
-                                    "model_repository",   "model_repository(unload_dependents)",
-                                    "schedule_policy",    "model_configuration",
-                                    "binary_tensor_data", "parameters",
-                                    "statistics",         "logging"};
+  std::vector<std::string> names = {"classification",
+                                    "sequence",
+                                    "model_repository",
+                                    "model_repository(unload_dependents)",
+                                    "schedule_policy",
+                                    "model_configuration",
+                                    "binary_tensor_data",
+                                    "parameters",
+                                    "statistics",
+                                    "trace",
+                                    "logging"};
   if (shared_memory) names.push_back("system_shared_memory");
   return names;
 }
@@ -175,7 +181,7 @@ std::string Core::log_settings_json(std::string_view changes) {
                   : error     ? LogLevel::error
                               : LogLevel::off);
   }
-  return dump(Json{{"log_file", ""},
+  return dump(Json{{"log_file", options_.log_file},
                    {"log_info", log_info_},
                    {"log_warning", log_warning_},
                    {"log_error", log_error_},
@@ -185,24 +191,7 @@ std::string Core::log_settings_json(std::string_view changes) {
 
 std::string Core::trace_settings_json(std::string_view model, std::string_view changes) const {
   if (!model.empty()) repository_->find(model, "");
-  if (!changes.empty()) {
-    Json j = Json::parse(changes, nullptr, false);
-    if (!j.is_object()) fail(ErrorCode::bad_format, "trace settings are not a JSON object");
-    for (const auto& [key, value] : j.items()) {
-      if (key == "trace_file")
-        fail(ErrorCode::usage, "trace setting 'trace_file' cannot be changed over the network");
-      const bool off = key == "trace_level" && (value == Json::array({"OFF"}) || value == Json::array());
-      if (!value.is_null() && !off)
-        fail(ErrorCode::unsupported_op,
-             cat("trace setting '", key, "' is not supported: request tracing is not built"));
-    }
-  }
-  return dump(Json{{"trace_level", {"OFF"}},
-                   {"trace_rate", "1000"},
-                   {"trace_count", "-1"},
-                   {"log_frequency", "0"},
-                   {"trace_file", ""},
-                   {"trace_mode", "triton"}});
+  return options_.repository.limits.tracer->settings_json(std::string(model), changes);
 }
 
 int http_status(ErrorCode code) {

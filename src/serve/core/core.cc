@@ -12,6 +12,7 @@ namespace {
 CoreOptions with_services(CoreOptions o) {
   if (o.cache_bytes) o.repository.limits.cache = std::make_shared<ResponseCache>(o.cache_bytes);
   if (o.rate_limits) o.repository.limits.limiter = std::make_shared<RateLimiter>(o.rate_resources);
+  o.repository.limits.tracer = std::make_shared<Tracer>(o.trace, o.span_sink);
   return o;
 }
 
@@ -29,6 +30,22 @@ Core::~Core() {
 }
 
 std::map<std::string, std::string> Core::start() {
+  if (options_.services) {
+    ServerServices::Calls calls;
+    calls.infer = [this](RequestPtr r) { infer(std::move(r)); };
+    calls.load = [this](const std::string& model, const std::string& config) {
+      LoadOverride changes;
+      if (!config.empty()) changes.config_json = config;
+      repository_->load(model, changes);
+    };
+    calls.unload = [this](const std::string& model, bool dependents) {
+      repository_->unload(model, dependents);
+    };
+    calls.ready = [this](const std::string& model, const std::string& version) {
+      return repository_->ready(model, version);
+    };
+    options_.services->open(std::move(calls));
+  }
   return repository_->start();
 }
 
@@ -36,6 +53,8 @@ void Core::stop() {
   set_draining();
   admin_.finish();
   repository_->stop();
+  if (options_.services) options_.services->close();
+  options_.repository.limits.tracer->flush();
 }
 
 bool Core::ready() const {

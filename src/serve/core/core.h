@@ -13,6 +13,7 @@
 #include "serve/core/executor.h"
 #include "serve/core/memory_gate.h"
 #include "serve/core/repository.h"
+#include "serve/core/services.h"
 #include "serve/core/shared_memory.h"
 
 namespace pelton::serve {
@@ -26,6 +27,10 @@ struct CoreOptions {
   size_t cache_bytes = 0;  // response cache; 0: off
   bool rate_limits = false;
   std::map<std::string, uint64_t> rate_resources;
+  TraceSettings trace;
+  Tracer::SpanSink span_sink;                // for mode opentelemetry
+  std::string log_file;                      // shown in the log settings
+  std::shared_ptr<ServerServices> services;  // opened for engines while the server runs; may be null
 };
 
 class Core {
@@ -52,11 +57,14 @@ class Core {
   std::string statistics_json(std::string_view name, std::string_view version) const;
   std::string shared_memory_json(const std::string& region) const;  // [{"name":...}]
   std::string index_json(bool ready_only) const;                    // [{"name":...}]
-  std::string metrics() const { return metrics_text(stats_); }
+  std::string metrics() const {
+    return metrics_text(stats_) + (options_.services ? options_.services->metrics.text() : "");
+  }
   std::string status_page() const;  // HTML
   // Log settings as JSON, after applying `changes` (an object; empty text: none).
   std::string log_settings_json(std::string_view changes);
   std::string trace_settings_json(std::string_view model, std::string_view changes) const;
+  bool tracing() const { return options_.repository.limits.tracer->active(); }
 
   Repository& repository() { return *repository_; }
   const Repository& repository() const { return *repository_; }

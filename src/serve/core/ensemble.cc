@@ -195,6 +195,7 @@ void EnsembleScheduler::advance(const std::shared_ptr<Run>& run) {
       r->deadline = parent.deadline;
       r->token = parent.token;
       r->counted = parent.counted;
+      r->parent_trace = parent.trace;
       r->sequence = parent.sequence;
       r->sequence_start = parent.sequence_start;
       r->sequence_end = parent.sequence_end;

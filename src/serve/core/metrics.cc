@@ -4,30 +4,15 @@
 #include <functional>
 
 #include "base/cat.h"
+#include "serve/core/custom_metrics.h"
 #include "serve/core/stats.h"
 
 namespace pelton::serve {
 namespace {
 
-std::string escape_label(std::string_view v) {
-  std::string out;
-  for (char c : v) {
-    if (c == '\\' || c == '"')
-      out += '\\', out += c;
-    else if (c == '\n')
-      out += "\\n";
-    else
-      out += c;
-  }
-  return out;
-}
-
-// A tag as a label name: what Prometheus does not allow becomes '_', and no name of our own is taken.
-std::string label_name(std::string_view tag) {
-  std::string out;
-  for (char c : tag)
-    out += (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ? c : '_';
-  if (out.empty() || (out[0] >= '0' && out[0] <= '9')) out.insert(out.begin(), '_');
+// A tag as a label: no name of the server's own is taken.
+std::string tag_name(std::string_view tag) {
+  std::string out = label_name(tag);
   for (const char* own : {"model", "version", "reason", "stage", "le"})
     if (out == own) out += "_tag";
   return out;
@@ -87,7 +72,7 @@ std::string metrics_text(const StatsTable& table) {
       std::string labels =
           cat("model=\"", escape_label(s->model), "\",version=\"", escape_label(s->version), "\"");
       for (const auto& [tag, value] : s->tags())
-        labels += cat(",", label_name(tag), "=\"", escape_label(value), "\"");
+        labels += cat(",", tag_name(tag), "=\"", escape_label(value), "\"");
       series.push_back({s, std::move(labels)});
     }
 

@@ -51,8 +51,13 @@ Dims client_dims(const ModelConfig& config, const TensorSpec& spec) {
   return d;
 }
 
-Model::Model(ModelConfig config, int64_t version, const ModelDir& dir, std::shared_ptr<ModelStats> stats)
-    : config_(std::move(config)), version_(version), version_text_(cat(version)), stats_(std::move(stats)) {
+Model::Model(ModelConfig config, int64_t version, const ModelDir& dir, std::shared_ptr<ModelStats> stats,
+             std::shared_ptr<Tracer> tracer)
+    : config_(std::move(config)),
+      version_(version),
+      version_text_(cat(version)),
+      stats_(std::move(stats)),
+      tracer_(std::move(tracer)) {
   static std::atomic<uint64_t> loads{0};
   load_ = ++loads;
   stats_->configure(config_.metric_tags, config_.decoupled, config_.first_response_buckets_ms);
@@ -62,7 +67,7 @@ Model::Model(ModelConfig config, int64_t version, const ModelDir& dir, std::shar
 
 Model::Model(ModelConfig config, int64_t version, const ModelDir& dir, std::shared_ptr<Engine> engine,
              std::shared_ptr<ModelStats> stats, Limits limits)
-    : Model(std::move(config), version, dir, std::move(stats)) {
+    : Model(std::move(config), version, dir, std::move(stats), limits.tracer) {
   cache_ = config_.cached ? limits.cache : nullptr;
   if (!cache_) limits.cache = nullptr;
   if (config_.sequence)
@@ -111,6 +116,7 @@ void Model::infer(RequestPtr request) const {
                            static_cast<uint64_t>((Clock::now() - request->arrival).count()));
     return request->respond(e);
   }
+  if (tracer_ && request->counted && (request->parent_trace || tracer_->active())) tracer_->begin(*request);
   if (cache_ && request->counted && answer_from_cache(request)) return;
   scheduler_->submit(std::move(request));
 }

@@ -17,7 +17,8 @@ class Model : public std::enable_shared_from_this<Model> {
   Model(ModelConfig config, int64_t version, const ModelDir& dir, std::shared_ptr<Engine> engine,
         std::shared_ptr<ModelStats> stats, Limits limits);
   // With a scheduler of its own (ensembles).
-  Model(ModelConfig config, int64_t version, const ModelDir& dir, std::shared_ptr<ModelStats> stats);
+  Model(ModelConfig config, int64_t version, const ModelDir& dir, std::shared_ptr<ModelStats> stats,
+        std::shared_ptr<Tracer> tracer);
   void set_scheduler(std::unique_ptr<Scheduler> scheduler) { scheduler_ = std::move(scheduler); }
   FinishResponse finisher() const;
 
@@ -42,6 +43,7 @@ class Model : public std::enable_shared_from_this<Model> {
   const std::string version_text_;
   const std::shared_ptr<ModelStats> stats_;
   std::map<std::string, std::vector<std::string>, std::less<>> labels_;  // by output
+  const std::shared_ptr<Tracer> tracer_;                                 // null: no tracing
   std::shared_ptr<ResponseCache> cache_;                                 // null: not cached
   uint64_t load_ = 0;                                                    // counts the loads of this process
   std::unique_ptr<Scheduler> scheduler_;

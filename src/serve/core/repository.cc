@@ -306,7 +306,7 @@ std::shared_ptr<const Model> Repository::load_version(const ModelPlan& plan, con
   auto stats = stats_.get(config.name, cat(shown));
   std::unique_ptr<Model> made;
   if (!config.steps.empty()) {
-    made = std::make_unique<Model>(config, shown, dir, stats);
+    made = std::make_unique<Model>(config, shown, dir, stats, options_.limits.tracer);
     auto resolve = [this](const EnsembleStep& s) {
       return find(s.model, s.version > 0 ? cat(s.version) : "");
     };

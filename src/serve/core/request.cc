@@ -12,6 +12,7 @@ void Request::respond(Response&& response) {
   Callback callback = std::move(callback_);
   callback_ = nullptr;
   response.id = id;
+  if (trace) trace->finish(*this, response);
   callback(std::move(response), true);
 }
 

@@ -71,6 +71,15 @@ enum class Stage : uint8_t { queue, compute_input, compute_infer, compute_output
 inline constexpr int kStages = 4;
 
 class Model;
+struct Response;
+class Request;
+
+// What a traced request carries; called once, before its final answer leaves.
+class RequestTrace {
+ public:
+  virtual ~RequestTrace() = default;
+  virtual void finish(const Request& request, const Response& response) = 0;
+};
 
 // Owns the obligation to answer: exactly one final response reaches the callback, also when the request is
 // dropped (an internal error then). Callbacks run on any thread and must not throw.
@@ -111,6 +120,8 @@ class Request {
 
   // Filled on the way, for statistics and traces.
   Clock::time_point arrival, enqueued, compute_start, input_end, infer_end, compute_end;
+  std::string traceparent;  // W3C context of the caller, if any
+  std::shared_ptr<RequestTrace> trace, parent_trace;
   std::shared_ptr<const Model> target;  // keeps the model loaded until the answer is out
 
  private:

@@ -14,6 +14,7 @@
 #include "serve/core/queue.h"
 #include "serve/core/rate_limiter.h"
 #include "serve/core/stats.h"
+#include "serve/core/tracing.h"
 
 namespace pelton::serve {
 
@@ -23,6 +24,7 @@ struct Limits {
   size_t ensemble_inflight = 256;        // requests inside one ensemble
   std::shared_ptr<ResponseCache> cache;  // null: off
   std::shared_ptr<RateLimiter> limiter;  // null: off
+  std::shared_ptr<Tracer> tracer;        // null: no tracing
 };
 
 class Scheduler {

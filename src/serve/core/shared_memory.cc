@@ -15,6 +15,7 @@ namespace pelton::serve {
 namespace {
 
 constexpr size_t kMaxRegions = 4096;
+constexpr size_t kMappedBytes = 16 << 10;  // smaller inputs are copied: cheaper than the pages' faults
 
 struct Leased {
   MemoryGate& gate;
@@ -55,6 +56,7 @@ void SharedMemory::add(const std::string& name, const std::string& key, uint64_t
   if (::fstat(region->fd.get(), &st) != 0 || static_cast<uint64_t>(st.st_size) < end)
     fail(ErrorCode::bad_shape,
          cat("shared memory region '", name, "' ends at byte ", end, ", its segment has ", st.st_size));
+  if (size >= kMappedBytes) region->map = GuardedMap::make(region->fd.get(), offset, size);
   std::lock_guard lock(mutex_);
   if (regions_.size() >= kMaxRegions)
     fail(ErrorCode::limit, cat("more than ", kMaxRegions, " shared memory regions"));
@@ -98,8 +100,14 @@ std::shared_ptr<const SharedMemory::Region> SharedMemory::find(const std::string
   return r;
 }
 
-Blob SharedMemory::read(const std::string& name, uint64_t offset, uint64_t size) const {
+Blob SharedMemory::read(const std::string& name, uint64_t offset, uint64_t size, DType dtype) const {
   const auto r = find(name, offset, size);
+  if (r->map && size >= kMappedBytes && dtype != DType::string) {
+    struct stat st {};
+    if (::fstat(r->fd.get(), &st) != 0 || static_cast<uint64_t>(st.st_size) < r->offset + offset + size)
+      fail(ErrorCode::bad_shape, cat("shared memory region '", name, "' was truncated"));
+    return {r->map->data() + offset, size, r};
+  }
   if (!gate_.try_take(size))
     fail(ErrorCode::busy, "the server holds as many request bytes as it may", "", "retry later");
   const std::shared_ptr<Leased> leased(new Leased{gate_, size, nullptr});
@@ -115,7 +123,24 @@ Blob SharedMemory::read(const std::string& name, uint64_t offset, uint64_t size)
   return {data, size, leased};
 }
 
-void SharedMemory::store(Response& response, const std::vector<RequestedOutput>& outputs) const {
+std::vector<Blob> SharedMemory::mapped_inputs(const Request& request) const {
+  std::vector<Blob> out;
+  if (!allowed_) return out;
+  for (const TensorValue& t : request.inputs)
+    if (t.data.size >= kMappedBytes && GuardedMap::covers(t.data.data)) out.push_back(t.data);
+  return out;
+}
+
+void SharedMemory::store(Response& response, const std::vector<RequestedOutput>& outputs,
+                         const std::vector<Blob>& mapped) const {
+  for (const Blob& b : mapped) {
+    const auto& region = *static_cast<const Region*>(b.owner.get());  // as read() made it
+    struct stat st {};
+    if (GuardedMap::damaged_at(b.data) || ::fstat(region.fd.get(), &st) != 0 ||
+        static_cast<uint64_t>(st.st_size) < region.offset + region.size)
+      fail(ErrorCode::bad_shape,
+           cat("shared memory region '", region.name, "' was truncated while its request ran"));
+  }
   for (size_t i = 0; i < outputs.size() && i < response.outputs.size(); ++i) {
     const RequestedOutput& o = outputs[i];
     TensorValue& t = response.outputs[i];

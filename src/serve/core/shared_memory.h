@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Regions of POSIX shared memory that clients registered for inputs and outputs. Off unless the server allows
-// it. Data is read and written through the descriptor, never through a mapping: a client that truncates its
-// region gets an error instead of ending the server.
+// it. Inputs are read in place through a guarded mapping; small ones and BYTES, whose layout is checked
+// before it is used, are copied first, so that nobody can change them in between. Outputs are written through
+// the descriptor. A client that truncates its region gets an error instead of ending the server.
 #pragma once
 
 #include <map>
@@ -10,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "serve/core/guarded_map.h"
 #include "serve/core/memory_gate.h"
 #include "serve/core/model_dir.h"
 #include "serve/core/request.h"
@@ -24,6 +26,7 @@ class SharedMemory {
     std::string name, key;
     size_t offset = 0, size = 0;
     Fd fd;
+    std::shared_ptr<const GuardedMap> map;  // null: inputs are copied
   };
 
   bool allowed() const { return allowed_; }
@@ -37,10 +40,14 @@ class SharedMemory {
   // One region, or all for an empty name; not_found for an unknown name.
   std::vector<std::shared_ptr<const Region>> list(const std::string& name) const;
 
-  // Bytes of an input, copied out of the region.
-  Blob read(const std::string& name, uint64_t offset, uint64_t size) const;
-  // Writes outputs that asked for a region and leaves them without data.
-  void store(Response& response, const std::vector<RequestedOutput>& outputs) const;
+  // Bytes of an input of that type: those of the region itself, or a copy.
+  Blob read(const std::string& name, uint64_t offset, uint64_t size, DType dtype) const;
+  // The inputs that lie in a region itself.
+  std::vector<Blob> mapped_inputs(const Request& request) const;
+  // Writes outputs that asked for a region and leaves them without data. bad_shape if an input that the
+  // response was computed from (`mapped`) was cut off meanwhile.
+  void store(Response& response, const std::vector<RequestedOutput>& outputs,
+             const std::vector<Blob>& mapped) const;
 
  private:
   std::shared_ptr<const Region> find(const std::string& name, uint64_t offset, uint64_t size) const;

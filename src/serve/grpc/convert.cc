@@ -142,7 +142,7 @@ void read_infer_message(inference::ModelInferRequest& m, Request& r, const Share
     Place place;
     for (const auto& [name, p] : in.parameters()) place.read(name, p);
     if (!place.region.empty()) {
-      t.data = memory.read(place.region, place.offset, place.size);
+      t.data = memory.read(place.region, place.offset, place.size, t.dtype);
     } else if (raw > 0) {
       if (in.has_contents())
         fail(ErrorCode::bad_format,
@@ -202,8 +202,11 @@ void write_infer_message(const Response& r, const std::vector<RequestedOutput>& 
   }
 }
 
-void forward_metadata(const grpc::CallbackServerContext& context, const HeaderPattern& pattern,
+void forward_metadata(const grpc::CallbackServerContext& context, const HeaderPattern& pattern, bool tracing,
                       Request& request) {
+  if (tracing)
+    if (auto it = context.client_metadata().find("traceparent"); it != context.client_metadata().end())
+      request.traceparent.assign(it->second.data(), it->second.size());
   if (!pattern) return;
   for (const auto& [key, value] : context.client_metadata()) {
     const std::string name(key.data(), key.size());

@@ -18,8 +18,9 @@ void read_infer_message(inference::ModelInferRequest& message, Request& request,
 void write_infer_message(const Response& response, const std::vector<RequestedOutput>& outputs,
                          inference::ModelInferResponse& message);
 grpc::Status grpc_status(const Error& error);
-// Metadata of the call whose names match becomes parameters of the request.
-void forward_metadata(const grpc::CallbackServerContext& context, const HeaderPattern& pattern,
+// Metadata of the call whose names match becomes parameters of the request; with `tracing` its trace context
+// is kept.
+void forward_metadata(const grpc::CallbackServerContext& context, const HeaderPattern& pattern, bool tracing,
                       Request& request);
 
 }  // namespace pelton::serve

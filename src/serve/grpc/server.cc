@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cctype>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "base/error.h"
@@ -89,17 +90,18 @@ class InferCall final : public ServerUnaryReactor {
     request->set_callback([this](Response&& r, bool) { Finish(grpc_status(*r.error)); });
     try {
       read_infer_message(message, *request, core.shared_memory());
-      forward_metadata(*context, forward, *request);
+      forward_metadata(*context, forward, core.tracing(), *request);
     } catch (const Error& e) {
       core.count_refused(*request, e.code());
       request->respond(e);
       return;
     }
-    request->set_callback([this, &core, response, outputs = request->outputs](Response&& r, bool final) {
+    request->set_callback([this, &core, response, outputs = request->outputs,
+                           mapped = core.shared_memory().mapped_inputs(*request)](Response&& r, bool final) {
       if (!final) return;
       if (r.error) return Finish(grpc_status(*r.error));
       try {
-        core.shared_memory().store(r, outputs);
+        core.shared_memory().store(r, outputs, mapped);
       } catch (const Error& e) {
         return Finish(grpc_status(e));
       }
@@ -221,16 +223,15 @@ class Service final : public pb::GRPCInferenceService::CallbackService {
           changes += cat("[", list, "]");
         }
       }
-      core_.trace_settings_json(in->model_name(), changes.empty() ? "" : changes + "}");
-      auto set = [&](const char* name, const char* value) {
-        (*out->mutable_settings())[name].add_value(value);
-      };
-      set("trace_level", "OFF");
-      set("trace_rate", "1000");
-      set("trace_count", "-1");
-      set("log_frequency", "0");
-      set("trace_file", "");
-      set("trace_mode", "triton");
+      const auto now = nlohmann::json::parse(
+          core_.trace_settings_json(in->model_name(), changes.empty() ? "" : changes + "}"));
+      for (const auto& [name, value] : now.items()) {
+        auto& setting = (*out->mutable_settings())[name];
+        if (value.is_array())
+          for (const auto& v : value) setting.add_value(v.get<std::string>());
+        else
+          setting.add_value(value.get<std::string>());
+      }
     });
   }
   ServerUnaryReactor* LogSettings(CallbackServerContext* c, const pb::LogSettingsRequest* in,
@@ -257,7 +258,7 @@ class Service final : public pb::GRPCInferenceService::CallbackService {
       const size_t at = now.find("\"log_verbose_level\":");
       settings["log_verbose_level"].set_uint32_param(
           at == now.npos ? 0u : static_cast<uint32_t>(std::strtoul(now.c_str() + at + 20, nullptr, 10)));
-      settings["log_file"].set_string_param("");
+      settings["log_file"].set_string_param(nlohmann::json::parse(now).at("log_file").get<std::string>());
       settings["log_format"].set_string_param("default");
     });
   }

@@ -103,12 +103,14 @@ class Stream final : public StreamReactor {
     request->streams = true;
     auto wanted = std::make_shared<bool>(false);                      // the mark of the final response
     auto outputs = std::make_shared<std::vector<RequestedOutput>>();  // filled by reading the message
-    auto finish = [&core = core_, link = link_, slot, outputs, wanted](Response&& response, bool final) {
+    auto mapped = std::make_shared<std::vector<Blob>>();
+    auto finish = [&core = core_, link = link_, slot, outputs, mapped, wanted](Response&& response,
+                                                                               bool final) {
       inference::ModelStreamInferResponse m;
       const bool marker = final && response.outputs.empty() && !response.error;  // ends a decoupled request
       if (*wanted) response.parameters["triton_final_response"] = final;
       try {
-        if (!response.error) core.shared_memory().store(response, *outputs);
+        if (!response.error) core.shared_memory().store(response, *outputs, *mapped);
       } catch (const Error& e) {
         response.error = e;
       }
@@ -127,8 +129,9 @@ class Stream final : public StreamReactor {
     request->set_callback(finish);
     try {
       read_infer_message(message_, *request, core_.shared_memory());
-      forward_metadata(context_, forward_, *request);
+      forward_metadata(context_, forward_, core_.tracing(), *request);
       *outputs = request->outputs;
+      *mapped = core_.shared_memory().mapped_inputs(*request);
     } catch (const Error& e) {
       core_.count_refused(*request, e.code());
       return request->respond(e);

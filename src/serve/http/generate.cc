@@ -58,8 +58,8 @@ void put_number(std::string& out, const TensorSpec& spec, const Json& v) {
   }
   if (!v.is_number_integer()) wrong("integers");
   auto integer = [&]<class T>(T) {
-    bool fits = v.is_number_unsigned() &&
-                v.get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<T>::max());
+    bool fits =
+        v.is_number_unsigned() && v.get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<T>::max());
     if constexpr (std::is_signed_v<T>)
       fits = fits || (!v.is_number_unsigned() && v.get<int64_t>() >= std::numeric_limits<T>::min());
     if (!fits) wrong("integers in range");

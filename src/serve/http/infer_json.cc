@@ -256,7 +256,7 @@ TensorValue read_input(dom::element e, Tail& tail, const SharedMemory& memory) {
   if (!place.region.empty()) {
     if (binary || data)
       fail(ErrorCode::bad_format, cat("input '", t.name, "' has data although it lies in shared memory"));
-    t.data = memory.read(place.region, place.offset, place.size);
+    t.data = memory.read(place.region, place.offset, place.size, t.dtype);
     return t;
   }
   if (binary && data)

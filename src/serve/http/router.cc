@@ -277,6 +277,7 @@ void Router::infer(HttpRequest&& http, std::string model, std::string version,
   request->model = std::move(model);
   request->version = std::move(version);
   request->token = http.token;
+  if (core_.tracing()) request->traceparent = http.header("traceparent");
   bool binary_default = false;
   try {
     read_infer_body(http, *request, binary_default);
@@ -286,12 +287,13 @@ void Router::infer(HttpRequest&& http, std::string model, std::string version,
   }
   forward_headers(http, *request);
   const Coding answer_coding = accepted_coding(http.header("Accept-Encoding"));
-  request->set_callback([&core = core_, peer = std::move(peer), outputs = request->outputs, binary_default,
+  request->set_callback([&core = core_, peer = std::move(peer), outputs = request->outputs,
+                         mapped = core_.shared_memory().mapped_inputs(*request), binary_default,
                          answer_coding](Response&& response, bool final) {
     if (!final) return;
     try {
       if (response.error) return peer->respond(HttpResponse::error(*response.error));
-      core.shared_memory().store(response, outputs);
+      core.shared_memory().store(response, outputs, mapped);
       InferBody body = write_infer_response(response, outputs, binary_default);
       HttpResponse http_response;
       http_response.body = std::move(body.parts);

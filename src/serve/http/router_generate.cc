@@ -89,6 +89,7 @@ void Router::generate(HttpRequest&& http, std::string model, std::string version
   request->model = std::move(model);
   request->version = std::move(version);
   request->token = http.token;
+  if (core_.tracing()) request->traceparent = http.header("traceparent");
   request->streams = true;
   const auto target = core_.repository().find(request->model, request->version);
   try {

@@ -21,6 +21,7 @@ struct TargetModel {
   std::string version;
   bool batches = false;
   std::vector<InputSpec> inputs;
+  std::vector<std::string> outputs;
 };
 
 // Marks of a request inside a sequence; id 0: none.
@@ -34,7 +35,8 @@ class LoadClient {
   virtual ~LoadClient() = default;
   virtual TargetModel describe(const LoadOptions& options) = 0;
   // Builds what infer() sends again and again.
-  virtual void prepare(const LoadOptions& options, const std::vector<TensorValue>& inputs) = 0;
+  virtual void prepare(const LoadOptions& options, const TargetModel& model,
+                       const std::vector<TensorValue>& inputs) = 0;
   // One request and its answer; the error text, or empty.
   virtual std::string infer(const SequenceMark& mark) = 0;
 };

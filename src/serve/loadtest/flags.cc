@@ -107,6 +107,16 @@ void add_loadtest_flags(CLI::App& app, LoadOptions& o) {
   app.add_flag("--zeros", o.zeros, "Inputs of zeros");
   app.add_flag("--json-tensors", o.json_data, "HTTP: tensors as JSON instead of binary");
   app.add_flag("--streaming", o.streaming, "gRPC: one stream a connection");
+  app.add_option_function<std::string>(
+      "--shared-memory",
+      [&o](const std::string& v) {
+        if (v != "none" && v != "system") refuse(cat("--shared-memory is none or system, not '", v, "'"));
+        o.shared_memory = v == "system";
+      },
+      "none or system: where tensors lie");
+  app.add_option("--output-shared-memory-size", o.output_bytes, "Room for each output in shared memory")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   app.add_option("--sequence-length", o.sequence_length, "Send sequences of so many requests");
   app.add_option("--seed", o.seed, "Seed of inputs and gaps")->capture_default_str();
 }

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <grpcpp/grpcpp.h>
 
+#include <cstring>
+
 #include "base/error.h"
 #include "grpc_service.grpc.pb.h"
 #include "serve/loadtest/client.h"
+#include "serve/loadtest/region.h"
 
 namespace pelton::serve {
 namespace {
@@ -21,10 +24,18 @@ class GrpcClient final : public LoadClient {
         grpc::CreateCustomChannel(cat(host, ":", port), grpc::InsecureChannelCredentials(), arguments));
   }
   ~GrpcClient() override {
-    if (!stream_) return;
-    stream_->WritesDone();
-    stream_context_.TryCancel();
-    stream_->Finish();
+    if (stream_) {
+      stream_->WritesDone();
+      stream_context_.TryCancel();
+      stream_->Finish();
+    }
+    if (!region_) return;
+    pb::SystemSharedMemoryUnregisterRequest ask;
+    ask.set_name(region_->name());
+    pb::SystemSharedMemoryUnregisterResponse answer;
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
+    stub_->SystemSharedMemoryUnregister(&context, ask, &answer);
   }
 
   TargetModel describe(const LoadOptions& o) override {
@@ -46,10 +57,12 @@ class GrpcClient final : public LoadClient {
       if (!dtype) fail(ErrorCode::bad_type, cat("input '", in.name(), "' has an unknown type"), o.model);
       m.inputs.push_back({in.name(), *dtype, Dims(in.shape().begin(), in.shape().end())});
     }
+    for (const auto& out : meta.outputs()) m.outputs.push_back(out.name());
     return m;
   }
 
-  void prepare(const LoadOptions& o, const std::vector<TensorValue>& inputs) override {
+  void prepare(const LoadOptions& o, const TargetModel& model,
+               const std::vector<TensorValue>& inputs) override {
     request_.Clear();
     request_.set_model_name(o.model);
     request_.set_model_version(o.version);
@@ -58,8 +71,9 @@ class GrpcClient final : public LoadClient {
       in.set_name(t.name);
       in.set_datatype(std::string(wire_name(t.dtype)));
       for (int64_t d : t.dims) in.add_shape(d);
-      request_.add_raw_input_contents(t.data.data, t.data.size);
+      if (!o.shared_memory) request_.add_raw_input_contents(t.data.data, t.data.size);
     }
+    if (o.shared_memory) use_region(o, model, inputs);
     if (o.streaming) stream_ = stub_->ModelStreamInfer(&stream_context_);
   }
 
@@ -83,6 +97,35 @@ class GrpcClient final : public LoadClient {
   }
 
  private:
+  void use_region(const LoadOptions& o, const TargetModel& model, const std::vector<TensorValue>& inputs) {
+    size_t size = 0;
+    for (const TensorValue& t : inputs) size += region_step(t.data.size);
+    size += region_step(o.output_bytes) * model.outputs.size();
+    region_ = std::make_unique<LoadRegion>(size);
+    size_t at = 0;
+    auto place = [&](auto& parameters, size_t bytes) {
+      parameters["shared_memory_region"].set_string_param(region_->name());
+      parameters["shared_memory_byte_size"].set_int64_param(static_cast<int64_t>(bytes));
+      if (at) parameters["shared_memory_offset"].set_int64_param(static_cast<int64_t>(at));
+      at += region_step(bytes);
+    };
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      std::memcpy(region_->data() + at, inputs[i].data.data, inputs[i].data.size);
+      place(*request_.mutable_inputs(static_cast<int>(i))->mutable_parameters(), inputs[i].data.size);
+    }
+    for (const std::string& name : model.outputs) {
+      auto& out = *request_.add_outputs();
+      out.set_name(name);
+      place(*out.mutable_parameters(), o.output_bytes);
+    }
+    pb::SystemSharedMemoryRegisterRequest ask;
+    ask.set_name(region_->name());
+    ask.set_key(region_->key());
+    ask.set_byte_size(size);
+    pb::SystemSharedMemoryRegisterResponse answer;
+    check([&](grpc::ClientContext& c) { return stub_->SystemSharedMemoryRegister(&c, ask, &answer); });
+  }
+
   template <class F>
   void check(F&& f) {
     grpc::ClientContext context;
@@ -95,6 +138,7 @@ class GrpcClient final : public LoadClient {
 
   std::unique_ptr<pb::GRPCInferenceService::Stub> stub_;
   pb::ModelInferRequest request_;
+  std::unique_ptr<LoadRegion> region_;
   grpc::ClientContext stream_context_;
   std::unique_ptr<grpc::ClientReaderWriter<pb::ModelInferRequest, pb::ModelStreamInferResponse>> stream_;
 };

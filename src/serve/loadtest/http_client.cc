@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "serve/core/model_dir.h"
 #include "serve/loadtest/client.h"
+#include "serve/loadtest/region.h"
 #include "tensor/tensor.h"
 
 namespace pelton::serve {
@@ -64,17 +65,29 @@ class HttpClient final : public LoadClient {
       s.dims = in.at("shape").get<Dims>();
       m.inputs.push_back(std::move(s));
     }
+    for (const Json& out : meta.at("outputs")) m.outputs.push_back(out.at("name"));
     return m;
   }
 
-  void prepare(const LoadOptions& o, const std::vector<TensorValue>& inputs) override {
+  ~HttpClient() override {
+    if (!region_) return;
+    try {
+      post(cat("/v2/systemsharedmemory/region/", region_->name(), "/unregister"), "");
+    } catch (const Error&) {  // the server has gone, and its registration with it
+    }
+  }
+
+  void prepare(const LoadOptions& o, const TargetModel& model,
+               const std::vector<TensorValue>& inputs) override {
     path_ = cat("/v2/models/", o.model, o.version.empty() ? "" : cat("/versions/", o.version), "/infer");
     json_data_ = o.json_data;
     head_ = Json::object();
     tail_.clear();
     for (const TensorValue& t : inputs) {
       Json in = {{"name", t.name}, {"datatype", std::string(wire_name(t.dtype))}, {"shape", t.dims}};
-      if (!o.json_data) {
+      if (o.shared_memory) {
+        // placed below
+      } else if (!o.json_data) {
         in["parameters"] = {{"binary_data_size", t.data.size}};
         tail_.append(t.data.data, t.data.size);
       } else if (t.dtype == DType::string) {
@@ -88,7 +101,10 @@ class HttpClient final : public LoadClient {
       }
       head_["inputs"].push_back(std::move(in));
     }
-    if (!o.json_data) head_["parameters"]["binary_data_output"] = true;
+    if (o.shared_memory)
+      use_region(o, model, inputs);
+    else if (!o.json_data)
+      head_["parameters"]["binary_data_output"] = true;
     message_ = build(head_);
   }
 
@@ -123,6 +139,38 @@ class HttpClient final : public LoadClient {
     else
       m += "Content-Type: application/json\r\n";
     return m + "\r\n" + json + tail_;
+  }
+
+  void use_region(const LoadOptions& o, const TargetModel& model, const std::vector<TensorValue>& inputs) {
+    size_t size = 0;
+    for (const TensorValue& t : inputs) size += region_step(t.data.size);
+    size += region_step(o.output_bytes) * model.outputs.size();
+    region_ = std::make_unique<LoadRegion>(size);
+    size_t at = 0;
+    auto place = [&](Json& tensor, size_t bytes) {
+      tensor["parameters"] = {{"shared_memory_region", region_->name()}, {"shared_memory_byte_size", bytes}};
+      if (at) tensor["parameters"]["shared_memory_offset"] = at;
+      at += region_step(bytes);
+    };
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      std::memcpy(region_->data() + at, inputs[i].data.data, inputs[i].data.size);
+      place(head_["inputs"][i], inputs[i].data.size);
+    }
+    for (const std::string& name : model.outputs) {
+      head_["outputs"].push_back({{"name", name}});
+      place(head_["outputs"].back(), o.output_bytes);
+    }
+    post(cat("/v2/systemsharedmemory/region/", region_->name(), "/register"),
+         Json{{"key", region_->key()}, {"offset", 0}, {"byte_size", size}}.dump());
+  }
+
+  void post(const std::string& path, const std::string& body) {
+    send_all(cat("POST ", path, " HTTP/1.1\r\nHost: ", host_, ":", port_, "\r\nContent-Length: ", body.size(),
+                 "\r\n\r\n", body));
+    std::string answer;
+    const int status = receive(answer, true);
+    if (status != 200)
+      fail(ErrorCode::io, cat("the server answers ", status, ": ", answer.substr(0, 300)), path);
   }
 
   Json get(const std::string& path) {
@@ -200,6 +248,7 @@ class HttpClient final : public LoadClient {
   Fd fd_;
   std::string path_, tail_, message_, buffer_, chunk_;
   Json head_;
+  std::unique_ptr<LoadRegion> region_;
   bool json_data_ = false;
 };
 

@@ -28,6 +28,8 @@ struct LoadOptions {
   bool zeros = false;                        // inputs of zeros instead of pseudo-random values
   bool json_data = false;                    // HTTP: tensors as JSON
   bool streaming = false;                    // gRPC: ModelStreamInfer
+  bool shared_memory = false;                // tensors lie in system shared memory
+  size_t output_bytes = 102400;              // ... with so much room for each output
   int sequence_length = 0;                   // > 0: each connection sends sequences of so many requests
   uint64_t seed = 1;
 };

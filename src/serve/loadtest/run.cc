@@ -96,13 +96,13 @@ struct Sample {
 // One level of load: threads that send until told to stop, and the samples they leave.
 class Level {
  public:
-  Level(const LoadOptions& o, const Endpoint& endpoint, const std::vector<TensorValue>& inputs, int threads,
-        double rate)
+  Level(const LoadOptions& o, const Endpoint& endpoint, const TargetModel& model,
+        const std::vector<TensorValue>& inputs, int threads, double rate)
       : options_(o), rate_(rate), samples_(static_cast<size_t>(threads)) {
     std::vector<std::unique_ptr<LoadClient>> clients;
     for (int i = 0; i < threads; ++i) {
       clients.push_back(connect(endpoint));
-      clients.back()->prepare(o, inputs);
+      clients.back()->prepare(o, model, inputs);
     }
     if (rate_ > 0) plan_arrivals();
     start_ = Clock::now();
@@ -223,9 +223,9 @@ bool close_together(const std::vector<double>& values, double share) {
                                  [&](double v) { return std::fabs(v - mean) <= share * mean; });
 }
 
-LoadResult measure(const LoadOptions& o, const Endpoint& endpoint, const std::vector<TensorValue>& inputs,
-                   int threads, double rate) {
-  Level level(o, endpoint, inputs, threads, rate);
+LoadResult measure(const LoadOptions& o, const Endpoint& endpoint, const TargetModel& model,
+                   const std::vector<TensorValue>& inputs, int threads, double rate) {
+  Level level(o, endpoint, model, inputs, threads, rate);
   LoadResult result;
   if (o.requests) {
     level.finish();
@@ -278,14 +278,16 @@ std::vector<LoadResult> run_loadtest(const LoadOptions& o) {
   if (o.model.empty()) fail(ErrorCode::usage, "no model is named", "", "name it with --model");
   if (o.window_s <= 0 || o.windows < 1 || o.max_windows < o.windows)
     fail(ErrorCode::usage, "windows must be positive, and --max-windows at least --windows");
+  if (o.shared_memory && o.json_data)
+    fail(ErrorCode::usage, "--json-tensors and --shared-memory exclude each other");
   const Endpoint endpoint = parse_url(o.url);
   const TargetModel model = connect(endpoint)->describe(o);
   const std::vector<TensorValue> inputs = make_inputs(o, model);
   std::vector<LoadResult> results;
   if (o.rates.empty())
-    for (int c : o.concurrency) results.push_back(measure(o, endpoint, inputs, c, 0));
+    for (int c : o.concurrency) results.push_back(measure(o, endpoint, model, inputs, c, 0));
   else
-    for (double rate : o.rates) results.push_back(measure(o, endpoint, inputs, o.max_threads, rate));
+    for (double rate : o.rates) results.push_back(measure(o, endpoint, model, inputs, o.max_threads, rate));
   return results;
 }
 

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clients and machines that misbehave: every accepted request is answered once, and nothing is left behind."""
+import json
+import os
+import random
+import resource
+import socket
+import struct
+import threading
+import time
+
+import pytest
+from conftest import add_model, identity
+
+BODY = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1], "data": [1]}]}).encode()
+HEAD = b"POST /v2/models/id/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(BODY)
+
+
+@pytest.fixture
+def server(serve):
+    add_model(serve.repository, "id", identity())
+    add_model(serve.repository, "slow", identity(more='max_batch_size: 4 dynamic_batching { } parameters { key: "execute_delay_ms" value { string_value: "5" } }'))
+    return serve("--header-timeout-secs=1")
+
+
+def connect(server, timeout=10):
+    return socket.create_connection(("127.0.0.1", server.port), timeout=timeout)
+
+
+def reset(s):
+    """Closes with a reset instead of a farewell."""
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    s.close()
+
+
+def descriptors(server):
+    return len(os.listdir(f"/proc/{server.process.pid}/fd"))
+
+
+def settle(server, before, seconds=10):
+    end = time.time() + seconds
+    while (now := descriptors(server)) > before:
+        assert time.time() < end, (before, now)
+        time.sleep(0.05)
+
+
+def test_clients_that_vanish_anywhere(server):
+    before = descriptors(server)
+    whole = HEAD + BODY
+    random.seed(5)
+    for i in range(300):
+        s = connect(server)
+        s.sendall(whole[:random.randrange(len(whole) + 1)])
+        if i % 3 == 0:
+            reset(s)
+        elif i % 3 == 1:
+            s.shutdown(socket.SHUT_WR)                              # half closed
+            s.close()
+        else:
+            s.close()
+    settle(server, before)
+    assert server.infer("id", [1])[0] == 200
+
+
+def test_half_open_and_silent_connections_are_cut_off(server):
+    before = descriptors(server)
+    silent = [connect(server) for _ in range(50)]
+    for i, s in enumerate(silent):
+        s.sendall(HEAD[:i])
+    assert server.infer("id", [1])[0] == 200
+    settle(server, before, 15)                                      # none of them ever said a word more
+    assert all(s.recv(1) == b"" for s in silent)
+    for s in silent:
+        s.close()
+
+
+def test_vanishing_while_batches_run_costs_no_answer(server):
+    stop, wrong, right = threading.Event(), [], []
+
+    def honest(k):
+        while not stop.is_set():
+            status, answer = server.infer("slow", [k, k], shape=[1, 2])
+            (right if status == 200 and answer["outputs"][0]["data"] == [k, k] else wrong).append((status, answer))
+
+    def rude():
+        body = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1, 2], "data": [-1, -1]}]}).encode()
+        while not stop.is_set():
+            s = connect(server)
+            s.sendall(b"POST /v2/models/slow/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            time.sleep(random.random() * 0.01)
+            reset(s)
+
+    threads = [threading.Thread(target=honest, args=(k,)) for k in (1, 2, 3)] + [threading.Thread(target=rude) for _ in range(3)]
+    for t in threads:
+        t.start()
+    time.sleep(3)
+    stop.set()
+    for t in threads:
+        t.join()
+    assert len(right) > 30 and not wrong
+    end = time.time() + 10
+    while server.metric('nv_inference_pending_request_count{model="slow",version="1"}') != 0:
+        assert time.time() < end
+        time.sleep(0.05)
+
+
+def test_thousands_of_connections(serve):
+    add_model(serve.repository, "id", identity())
+    server = serve()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
+    held, refused = [], 0
+    try:
+        for _ in range(2000):
+            s = connect(server)
+            held.append(s)
+        held[0].sendall(HEAD + BODY)                                # those who came first are served
+        assert held[0].recv(100).startswith(b"HTTP/1.1 200")
+        for s in held[1100:]:
+            s.settimeout(5)
+            refused += s.recv(20).startswith(b"HTTP/1.1 503")
+        assert refused == 900
+    finally:
+        for s in held:
+            s.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    end = time.time() + 10
+    while server.infer("id", [1])[0] != 200:
+        assert time.time() < end
+
+
+def test_a_full_disk_stops_nobody(serve, tmp_path):
+    add_model(serve.repository, "id", identity())
+    add_model(serve.repository, "bad", "nonsense: 1")
+    server = serve("--log-file=/dev/full", f"--trace-config=triton,file={tmp_path}/missing/trace", "--trace-config=level=TIMESTAMPS",
+                   "--trace-config=rate=1", "--trace-config=triton,log-frequency=5", "--log-verbose=1", "--exit-on-error=false")
+    for _ in range(40):
+        assert server.infer("id", [1])[0] == 200
+    status, _ = server.stop()
+    assert status == 143
+
+
+def test_an_upload_that_does_not_fit(serve, tmp_path, monkeypatch):
+    """The disk's limit is the process's own: files above 64 KiB cannot be written."""
+    import base64
+    add_model(serve.repository, "id", identity())
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (65536, hard))
+    try:
+        server = serve("--model-control-mode=explicit", "--allow-model-upload", "--load-model=*")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    config = json.dumps({"backend": "identity", "input": [{"name": "INPUT0", "data_type": "TYPE_FP32", "dims": [-1]}],
+                         "output": [{"name": "OUTPUT0", "data_type": "TYPE_FP32", "dims": [-1]}]})
+    load = lambda size: server.json("/v2/repository/models/up/load", {"parameters": {  # noqa: E731
+        "config": config, "file:1/m.bin": base64.b64encode(bytes(size)).decode()}})
+    assert load(200_000)[0] >= 400
+    assert load(1000)[0] == 200
+    assert server.infer("up", [1])[0] == server.infer("id", [1])[0] == 200
+
+
+def test_garbage_never_ends_the_server(server):
+    """Seeded noise in every place of a request; what is no request gets an error or a closed connection."""
+    rng = random.Random(11)
+    whole = bytearray(HEAD + BODY)
+    for i in range(400):
+        data = bytearray(whole)
+        for _ in range(rng.randrange(1, 6)):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+        with connect(server, timeout=3) as s:
+            s.sendall(data)
+            s.shutdown(socket.SHUT_WR)
+            try:
+                s.recv(1000)
+            except (TimeoutError, ConnectionResetError):
+                pass
+    assert server.infer("id", [1])[1]["outputs"][0]["data"] == [1]

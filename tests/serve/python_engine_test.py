@@ -1,0 +1,342 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Backend python: model.py files as they are written for other servers, in processes that may crash."""
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from conftest import add_model, identity
+
+REASON = "tritonclient is not installed"
+http = pytest.importorskip("tritonclient.http", reason=REASON)
+grpc = pytest.importorskip("tritonclient.grpc", reason=REASON)
+from tritonclient.utils import InferenceServerException  # noqa: E402
+
+ADD_SUB = '''
+import json
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.config = json.loads(args["model_config"])
+        assert args["model_name"] == "add_sub" and args["model_version"] == "1" and args["model_instance_kind"] == "CPU"
+        out = pb_utils.get_output_config_by_name(self.config, "SUM")
+        self.dtype = pb_utils.triton_string_to_numpy(out["data_type"])
+
+    def execute(self, requests):
+        responses = []
+        for request in requests:
+            a = pb_utils.get_input_tensor_by_name(request, "A")
+            b = pb_utils.get_input_tensor_by_name(request, "B").as_numpy()
+            if (b == 13).any():
+                responses.append(pb_utils.InferenceResponse(error=pb_utils.TritonError("thirteen", pb_utils.TritonError.INVALID_ARG)))
+                continue
+            if (b == 14).any():
+                raise pb_utils.TritonModelException("fourteen")
+            outputs = [pb_utils.Tensor("SUM", (a.as_numpy() + b).astype(self.dtype)), pb_utils.Tensor("DIFF", a.as_numpy() - b)]
+            responses.append(pb_utils.InferenceResponse(output_tensors=outputs, parameters={"rows": len(requests)}))
+        return responses
+
+    def finalize(self):
+        open(self.config["parameters"]["bye"]["string_value"], "w").write("finalized")
+'''
+IO = """
+input [ { name: "A" data_type: TYPE_FP32 dims: [ -1 ] }, { name: "B" data_type: TYPE_FP32 dims: [ -1 ] } ]
+output [ { name: "SUM" data_type: TYPE_FP64 dims: [ -1 ] }, { name: "DIFF" data_type: TYPE_FP32 dims: [ -1 ] } ]
+"""
+
+
+def start(serve, *flags):
+    return serve(f"--python-executable={sys.executable}", *flags)
+
+
+def tensors(module, **arrays):
+    out = []
+    for name, a in arrays.items():
+        kind = {"f": "FP32", "i": "INT32", "O": "BYTES"}[a.dtype.kind]
+        t = module.InferInput(name, list(a.shape), kind)
+        t.set_data_from_numpy(a)
+        out.append(t)
+    return out
+
+
+def f32(*values):
+    return np.array([values], np.float32)
+
+
+@pytest.mark.parametrize("module", [http, grpc], ids=["http", "grpc"])
+def test_a_model_as_others_write_it(serve, tmp_path, module):
+    bye = tmp_path / "bye"
+    config = 'backend: "python" max_batch_size: 8 dynamic_batching { }' + IO + \
+        'parameters { key: "bye" value { string_value: "%s" } }' % bye
+    add_model(serve.repository, "add_sub", config, files={"1/model.py": ADD_SUB})
+    server = start(serve, "--model-control-mode=explicit", "--load-model=*")
+    client = module.InferenceServerClient(server.http if module is http else server.grpc)
+    result = client.infer("add_sub", tensors(module, A=f32(1, 2, 3), B=f32(10, 20, 30)))
+    assert result.as_numpy("SUM").dtype == np.float64 and result.as_numpy("SUM").tolist() == [[11, 22, 33]]
+    assert result.as_numpy("DIFF").tolist() == [[-9, -18, -27]]
+    only = client.infer("add_sub", tensors(module, A=f32(1), B=f32(2)), outputs=[module.InferRequestedOutput("DIFF")])
+    assert only.as_numpy("SUM") is None and only.as_numpy("DIFF").tolist() == [[-1]]
+    with pytest.raises(InferenceServerException, match="^.*thirteen"):
+        client.infer("add_sub", tensors(module, A=f32(1), B=f32(13)))
+    with pytest.raises(InferenceServerException, match="TritonModelException: fourteen"):
+        client.infer("add_sub", tensors(module, A=f32(1), B=f32(14)))
+    big = np.arange(100, 400_100, dtype=np.float32).reshape(1, -1)
+    assert np.array_equal(client.infer("add_sub", tensors(module, A=big, B=big)).as_numpy("SUM"), big.astype(np.float64) * 2)
+    client.unload_model("add_sub")
+    end = time.time() + 10
+    while not bye.exists() or bye.read_text() != "finalized":
+        assert time.time() < end
+        time.sleep(0.05)
+
+
+CRASH = '''
+import os
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        out = []
+        for r in requests:
+            v = pb_utils.get_input_tensor_by_name(r, "INPUT0").as_numpy()
+            if v[0] == -1:
+                os.kill(os.getpid(), 9)
+            if v[0] == -2:
+                os._exit(3)
+            out.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT0", np.array([os.getpid()], np.int32))]))
+        return out
+'''
+INT_IO = 'backend: "python" input { name: "INPUT0" data_type: TYPE_INT32 dims: 1 } output { name: "OUTPUT0" data_type: TYPE_INT32 dims: 1 }'
+
+
+def test_a_process_that_ends_takes_nobody_with_it(serve):
+    add_model(serve.repository, "crash", INT_IO, files={"1/model.py": CRASH})
+    add_model(serve.repository, "id", identity())
+    server = start(serve)
+    stop, lost = threading.Event(), []
+
+    def other():
+        while not stop.is_set():
+            if server.infer("id", [1, 2])[1]["outputs"][0]["data"] != [1, 2]:
+                lost.append(1)
+
+    t = threading.Thread(target=other)
+    t.start()
+    pids = set()
+    for how, words in ((-1, "ended with signal 9"), (-2, "ended with status 3")):
+        pids.add(server.infer("crash", [1], "INT32")[1]["outputs"][0]["data"][0])
+        status, answer = server.infer("crash", [how], "INT32")
+        assert status == 500 and words in answer["error"] and "started again" in answer["error"]
+        pids.add(server.infer("crash", [1], "INT32")[1]["outputs"][0]["data"][0])
+    victim = pids.pop()
+    assert len(pids) == 2
+    stop.set()
+    t.join()
+    assert not lost
+    for p in (*pids, victim):                                       # killed from outside between two requests
+        try:
+            os.kill(p, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    time.sleep(0.2)
+    answers = [server.infer("crash", [1], "INT32")[0] for _ in range(2)]
+    assert answers[1] == 200
+    assert server.request("/v2/health/ready")[0] == 200
+
+
+def children_of(pid):
+    out = []
+    for p in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{p}/stat") as f:
+                if int(f.read().rsplit(") ", 1)[1].split()[1]) == pid:
+                    out.append(p)
+        except OSError:
+            pass                                                    # ended meanwhile
+    return out
+
+
+def test_the_processes_go_with_the_server(serve):
+    add_model(serve.repository, "crash", INT_IO + " instance_group { count: 3 }", files={"1/model.py": CRASH})
+    server = start(serve)
+    children = children_of(server.process.pid)
+    assert len(children) == 3
+    server.stop()
+    end = time.time() + 10
+    while any(os.path.exists(f"/proc/{c}") for c in children):
+        assert time.time() < end
+        time.sleep(0.05)
+
+
+BLS = '''
+import asyncio
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    async def execute(self, requests):
+        out = []
+        for r in requests:
+            x = pb_utils.get_input_tensor_by_name(r, "INPUT0")
+            ask = lambda name, v: pb_utils.InferenceRequest(model_name=name, requested_output_names=["OUTPUT0"],
+                                                            inputs=[pb_utils.Tensor("INPUT0", v)])
+            one = ask("double", x.as_numpy()).exec()
+            two, three = await asyncio.gather(ask("double", pb_utils.get_output_tensor_by_name(one, "OUTPUT0").as_numpy()).async_exec(),
+                                              ask("nowhere", x.as_numpy()).async_exec())
+            assert three.has_error() and "unknown model" in three.error().message()
+            assert pb_utils.is_model_ready("double") and not pb_utils.is_model_ready("nowhere")
+            out.append(pb_utils.InferenceResponse([pb_utils.get_output_tensor_by_name(two, "OUTPUT0")]))
+        return out
+'''
+DOUBLE = '''
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def initialize(self, args):
+        family = pb_utils.MetricFamily(name="doubled_total", description="values doubled", kind=pb_utils.MetricFamily.COUNTER)
+        self.metric = family.Metric(labels={"model": args["model_name"]})
+        pb_utils.Logger.log_warn("double is here")
+
+    def execute(self, requests):
+        self.metric.increment(len(requests))
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT0", r.inputs()[0].as_numpy() * 2)]) for r in requests]
+'''
+
+
+def test_models_ask_models_and_keep_metrics(serve):
+    add_model(serve.repository, "double", INT_IO, files={"1/model.py": DOUBLE})
+    add_model(serve.repository, "asks", INT_IO, files={"1/model.py": BLS})
+    server = start(serve)
+    assert server.infer("asks", [5], "INT32")[1]["outputs"][0]["data"] == [20]
+    assert server.metric('doubled_total{model="double"}') == 2
+    assert server.metric('nv_inference_request_success{model="double",version="1"}') == 2
+    _, err = server.stop()
+    assert "double: double is here" in err
+
+
+DECOUPLED = '''
+import threading
+import time
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.running = 0
+
+    def execute(self, requests):
+        for r in requests:
+            threading.Thread(target=self.answer, args=(r, r.get_response_sender())).start()
+
+    def answer(self, request, sender):
+        n = int(request.inputs()[0].as_numpy()[0])
+        if n == -1:
+            import os
+            os._exit(7)
+        if n == -2:
+            while not sender.is_cancelled():
+                time.sleep(0.01)
+            pb_utils.MetricFamily("stopped_total", "seen", pb_utils.MetricFamily.COUNTER).Metric().increment(1)
+            return sender.send(pb_utils.InferenceResponse(error=pb_utils.TritonError("cancelled", pb_utils.TritonError.CANCELLED)), pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+        for i in range(n):
+            sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT0", np.array([i], np.int32))]))
+        sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+'''
+
+
+def test_decoupled_senders(serve):
+    add_model(serve.repository, "many", INT_IO + " model_transaction_policy { decoupled: true }", files={"1/model.py": DECOUPLED})
+    server = start(serve)
+    client = grpc.InferenceServerClient(server.grpc)
+    got = queue.Queue()
+    client.start_stream(lambda result, error: got.put((result, error)))
+    for n in (4, 0, 3):
+        client.async_stream_infer("many", tensors(grpc, INPUT0=np.array([n], np.int32)), request_id=str(n), enable_empty_final_response=True)
+    seen = {"4": [], "0": [], "3": []}
+    finals = 0
+    while finals < 3:
+        result, error = got.get(timeout=30)
+        assert error is None
+        answer = result.get_response()
+        if answer.parameters["triton_final_response"].bool_param:
+            finals += 1
+            assert not answer.outputs
+        else:
+            seen[answer.id].append(int(result.as_numpy("OUTPUT0")[0]))
+    assert seen == {"4": [0, 1, 2, 3], "0": [], "3": [0, 1, 2]}
+    client.async_stream_infer("many", tensors(grpc, INPUT0=np.array([-1], np.int32)), request_id="crash")
+    result, error = got.get(timeout=30)
+    assert "ended with status 7" in str(error)
+    client.async_stream_infer("many", tensors(grpc, INPUT0=np.array([1], np.int32)), request_id="again")
+    result, error = got.get(timeout=30)
+    assert error is None and result.as_numpy("OUTPUT0").tolist() == [0]
+    client.async_stream_infer("many", tensors(grpc, INPUT0=np.array([-2], np.int32)))
+    time.sleep(0.2)
+    client.stop_stream(cancel_requests=True)
+    end = time.time() + 10
+    while "stopped_total 1" not in server.request("/metrics", base=server.metrics)[2].decode():
+        assert time.time() < end
+        time.sleep(0.05)
+    text = server.request("/v2/models/many/generate_stream", {"INPUT0": 3})[2].decode()
+    assert [json.loads(p[6:])["OUTPUT0"] for p in text.strip().split("\n\n")] == [0, 1, 2]
+
+
+COMPLETE = '''
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    @staticmethod
+    def auto_complete_config(config):
+        config.add_input({"name": "INPUT0", "data_type": "TYPE_STRING", "dims": [1]})
+        config.add_output({"name": "OUTPUT0", "data_type": "TYPE_STRING", "dims": [1]})
+        config.set_max_batch_size(4)
+        config.set_dynamic_batching()
+        return config
+
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT0", pb_utils.get_input_tensor_by_name(r, "INPUT0").as_numpy())]) for r in requests]
+'''
+
+
+def test_a_config_that_the_model_completes(serve):
+    add_model(serve.repository, "free", None, files={"1/model.py": COMPLETE})
+    server = start(serve)
+    config = server.json("/v2/models/free/config")[1]
+    assert config["max_batch_size"] == 4 and config["input"][0]["data_type"] == "TYPE_STRING" and "dynamic_batching" in config
+    values = np.array([["ü".encode()], [b""], [b"a\x00b"]], dtype=object)
+    client = http.InferenceServerClient(server.http)
+    assert client.infer("free", tensors(http, INPUT0=values)).as_numpy("OUTPUT0").tolist() == values.tolist()
+
+
+def test_what_is_wrong_with_a_model_is_said(serve):
+    bad = {"syntax": ("def execute(", "SyntaxError"), "noclass": ("x = 1", "has no class TritonPythonModel"),
+           "init": ("class TritonPythonModel:\n  def initialize(self, args):\n    raise ValueError('no weights')", "ValueError: no weights"),
+           "dies": ("import os\nos._exit(4)", "ended with status 4")}
+    for name, (text, _) in bad.items():
+        add_model(serve.repository, name, INT_IO, files={"1/model.py": text})
+    add_model(serve.repository, "short", INT_IO, files={"1/model.py": "class TritonPythonModel:\n  def execute(self, requests):\n    return []"})
+    server = start(serve, "--exit-on-error=false", "--model-control-mode=explicit", "--allow-model-upload", "--load-model=*")
+    for name, (_, words) in bad.items():
+        status, answer = server.infer(name, [1], "INT32")
+        assert status == 503 and words in answer["error"]
+    assert "returned 0 responses for 1 requests" in server.infer("short", [1], "INT32")[1]["error"]
+    # A load request decides nothing about what code runs.
+    config = {"backend": "python", "default_model_filename": "notes.txt",
+              "input": [{"name": "INPUT0", "data_type": "TYPE_INT32", "dims": [1]}], "output": [{"name": "OUTPUT0", "data_type": "TYPE_INT32", "dims": [1]}]}
+    load = "/v2/repository/models/short/load"
+    for parameters in ({"config": json.dumps(config)},
+                       {"config": json.dumps(config | {"default_model_filename": "", "parameters": {"EXECUTION_ENV_PATH": {"string_value": "/tmp"}}})},
+                       {"config": json.dumps(config), "file:1/notes.txt": "eA=="}):
+        status, answer = server.json(load, {"parameters": parameters})
+        assert status == 400 and "a load request may not" in answer["error"], answer
+    status, answer = server.json("/v2/repository/models/fresh/load", {"parameters": {"config": json.dumps(config), "file:1/notes.txt": "eA=="}})
+    assert status == 400 and "a load request may not" in answer["error"]
+    plain = {k: v for k, v in config.items() if k != "default_model_filename"}
+    assert server.json(load, {"parameters": {"config": json.dumps(plain)}})[0] == 200
