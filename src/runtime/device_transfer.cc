@@ -342,6 +342,17 @@ void DeviceFrame::bind_output(size_t index, void* data, int64_t bytes) {
   device_outputs_[index] = {};
 }
 
+namespace {
+
+// Kernels move 16 bytes at a time.
+void require_aligned(const void* data, const std::string& where) {
+  if (reinterpret_cast<uintptr_t>(data) % 16 != 0)
+    fail(ErrorCode::usage, "a bound device buffer starts at an address that is no multiple of 16", where,
+         "bind the start of an allocation, or copy the part");
+}
+
+}  // namespace
+
 void DeviceFrame::bind_device_input(size_t index, Dims dims, const void* data) {
   const Graph& g = region_.graph();
   const Type& type = g.type(g.inputs[index]);
@@ -349,11 +360,13 @@ void DeviceFrame::bind_device_input(size_t index, Dims dims, const void* data) {
     fail(ErrorCode::bad_type,
          cat("an input of type ", type.str(), " cannot be bound", data ? "" : " to null"),
          cat("input '", g[g.inputs[index]].name, "'"));
+  require_aligned(data, cat("input '", g[g.inputs[index]].name, "'"));
   Frame::set_input(index, Tensor::borrow(type.dtype, std::move(dims), nullptr, nullptr));
   device_inputs_[index] = data;
 }
 
 void DeviceFrame::bind_device_output(size_t index, void* data, int64_t bytes) {
+  require_aligned(data, cat("output '", region_.graph().output_name(index), "'"));
   Frame::bind_output(index, nullptr, 0);
   device_outputs_[index] = {data, bytes};
 }

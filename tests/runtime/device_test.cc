@@ -226,6 +226,11 @@ TEST_CASE("device: buffers of the caller, on the host and on the device") {
     CHECK(std::memcmp(dz.get(), expected[1].tensor.data(), 32) == 0);
     CHECK(std::memcmp(dy.get(), expected[2].tensor.data(), 32) == 0);
   }
+  expect_error(ErrorCode::usage, {"no multiple of 16", "input 'x'"}, [&] {
+    c.bind_device_input(0, {2, 4}, dx.bytes_at(4));
+  });
+  expect_error(ErrorCode::usage, {"no multiple of 16", "output 'e'"},
+               [&] { c.bind_device_output(2, dy.bytes_at(8), 24); });
   c.bind_device_output(1, dz.get(), 28);
   expect_error(ErrorCode::bad_shape, {"has 28 bytes", "needs", "output 'z'"}, [&] { c.run_bound(); });
 
