@@ -153,8 +153,11 @@ void flex_attention(NodeContext& c) {
   ValueId q = c.in(0), k = c.in(1), v = c.in(2);
   DType t = c.b.dtype(q), wide = c.get_dtype("softmax_precision", at_least_f32(t));
   const Shape qs = c.b.shape(q);
-  int64_t times = c.need_const(qs.at(1), "the number of heads") /
-                  c.need_const(c.b.shape(k).at(1), "the number of key heads");
+  const int64_t heads = c.need_const(qs.at(1), "the number of heads"),
+                groups = c.need_const(c.b.shape(k).at(1), "the number of key heads");
+  if (groups < 1 || heads % groups != 0)
+    c.refuse(ErrorCode::bad_shape, cat("has ", heads, " heads for ", groups, " key heads"));
+  const int64_t times = heads / groups;
   double scale =
       c.get_real("scale", 1 / std::sqrt(static_cast<double>(c.need_const(qs.at(3), "the head size"))));
   ValueId s = c.b.op("matmul", {c.b.cast(q, wide), c.b.cast(repeat_heads(c, k, times), wide)},

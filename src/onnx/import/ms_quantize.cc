@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // com.microsoft ops of quantised and fused models.
+#include <algorithm>
 #include <cmath>
 
 #include "onnx/import/conv.h"
@@ -104,7 +105,8 @@ void dynamic_quantize_matmul(NodeContext& c) {
 void matmul_nbits(NodeContext& c) {
   int64_t k = c.need_int("K"), n = c.need_int("N"), bits = c.get_int("bits", 4),
           block = c.need_int("block_size");
-  if ((bits != 2 && bits != 4 && bits != 8) || block < 1 || k < 1 || n < 1)
+  constexpr int64_t kMost = int64_t{1} << 30;  // so that no product of two sizes overflows
+  if ((bits != 2 && bits != 4 && bits != 8) || std::min({block, k, n}) < 1 || std::max({block, k, n}) > kMost)
     c.refuse(ErrorCode::unsupported_op, cat("has K ", k, ", N ", n, ", bits ", bits, ", block_size ", block));
   if (c.has(4)) c.refuse(ErrorCode::unsupported_op, "a group index is not supported");
   int64_t blocks = (k + block - 1) / block, per_byte = 8 / bits;

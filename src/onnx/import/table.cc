@@ -3,25 +3,9 @@
 
 #include <algorithm>
 
+#include "base/nearest.h"
+
 namespace pelton::onnx {
-namespace {
-
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      size_t up = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
-      diagonal = up;
-    }
-  }
-  return row[b.size()];
-}
-
-}  // namespace
 
 void ImportTable::add(std::string_view domain, std::string_view op, ImportFn fn) {
   PELTON_CHECK(rows_.emplace(std::pair{domain, op}, fn).second, "two import functions for ", op);

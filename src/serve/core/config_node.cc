@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/nearest.h"
 
 namespace pelton::serve {
 namespace {
@@ -91,21 +92,6 @@ Scalar normalise(const Field& f, Scalar v) {
       bad("a message in braces");
   }
   return v;
-}
-
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
 }
 
 }  // namespace
