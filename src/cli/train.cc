@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -28,6 +29,7 @@ struct Options {
   bool schema = false, dry_run = false, resume = false, models = false, graph = false;
 };
 
+constexpr size_t kShownNodes = 12;                          // kinds of nodes in the report of a dry run
 constexpr double kTerminalSeconds = 0.2, kPipeSeconds = 5;  // between progress lines
 
 Json number(double v) {
@@ -122,7 +124,8 @@ int dry_run(train::Trainer& trainer, const Options& o, const Globals& globals) {
                     {"state_bytes", d.state_bytes},
                     {"memory_bytes", d.memory_bytes},
                     {"step_seconds", d.step_seconds},
-                    {"implementations", d.implementations}}
+                    {"implementations", d.implementations},
+                    {"node_seconds", d.node_seconds}}
                    .dump());
     return 0;
   }
@@ -135,8 +138,12 @@ int dry_run(train::Trainer& trainer, const Options& o, const Globals& globals) {
                  time_text(total)));
   print_line(cat("memory       ", bytes_text(static_cast<double>(d.memory_bytes)),
                  ", of it parameters and state ", bytes_text(static_cast<double>(d.state_bytes))));
-  Table table({"implementation", "nodes"}, {false, true});
-  for (const auto& [name, count] : d.implementations) table.row({name, cat(count)});
+  std::vector<std::pair<double, std::string>> slowest;
+  for (const auto& [name, seconds] : d.node_seconds) slowest.emplace_back(seconds, name);
+  std::sort(slowest.rbegin(), slowest.rend());
+  slowest.resize(std::min(slowest.size(), kShownNodes));
+  Table table({"where the time goes", "ms"}, {false, true});
+  for (const auto& [seconds, name] : slowest) table.row({name, fixed(seconds * 1e3, 2)});
   table.print();
   return 0;
 }

@@ -61,6 +61,19 @@ std::string Program::first_not_finite(const std::vector<Tensor>& inputs, const i
   return found;
 }
 
+std::map<std::string, double> Program::times(const std::vector<Tensor>& inputs, const ir::RandomKey& random) {
+  std::map<std::string, double> out;
+  runtime::RunOptions options{.random = random};
+  options.observe = [&](const runtime::StepEvent& e) {
+    if (e.depth > 0) return;
+    std::string what(e.implementation);
+    if (what != e.graph.op(e.node).name) append(what, cat(" ", e.graph.op(e.node).name));
+    out[what] += static_cast<double>(e.end_ns - e.start_ns) * 1e-9;
+  };
+  context_.run_tensors(inputs, options);
+  return out;
+}
+
 std::map<std::string, Tensor> Program::all_state() const {
   std::map<std::string, Tensor> out;
   for (const auto& [name, slot] : slots_) out[name] = context_.state(slot);

@@ -24,6 +24,9 @@ class Program {
   // 'layer1.conv1'"; empty if there is none. State stays as it is if the step's guard holds.
   std::string first_not_finite(const std::vector<Tensor>& inputs, const ir::RandomKey& random);
 
+  // One run, timed node by node: seconds by "implementation op".
+  std::map<std::string, double> times(const std::vector<Tensor>& inputs, const ir::RandomKey& random);
+
   const std::vector<std::string>& inputs() const { return inputs_; }
   const std::vector<std::string>& trained() const { return trained_; }
   const runtime::Executable& executable() const { return *executable_; }

@@ -368,6 +368,7 @@ DryRun Trainer::dry_run() {
     std::nth_element(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2),
                      seconds.end());
     r.step_seconds = seconds[seconds.size() / 2];
+    r.node_seconds = m.current->times(in, m.key());
   } catch (const Error& e) {
     m.check_memory_message(e);
     throw;

@@ -44,7 +44,8 @@ struct DryRun {
   double flops = 0;         // of a step
   double step_seconds = 0;  // median, measured on one batch
   std::map<std::string, int64_t> implementations;
-  std::string graph;  // text of the compiled step
+  std::map<std::string, double> node_seconds;  // of one step, by implementation and op
+  std::string graph;                           // text of the compiled step
 };
 
 class Trainer {
