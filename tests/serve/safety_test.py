@@ -200,6 +200,24 @@ def test_starts_fast_and_idles_at_rest(serve):
     assert cpu_seconds() - before <= 0.01      # 60 ms in a minute; make test-soak waits for a whole one
 
 
+def test_not_ready_before_the_models_are(serve):
+    add_model(serve.repository, "m", identity(more='parameters { key: "execute_delay_ms" value { string_value: "700" } }'
+                                                   ' model_warmup { name: "w" inputs { key: "INPUT0" value { data_type: TYPE_FP32 dims: [1] zero_data: true } } }'))
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    server = serve(f"--http-port={port}", expect_ready=False)
+    seen, end = [], time.time() + 20
+    while seen[-1:] != [200]:
+        assert time.time() < end
+        try:
+            seen.append(server.request("/v2/health/ready", base=f"127.0.0.1:{port}")[0])
+        except OSError:                        # not listening yet
+            time.sleep(0.01)
+    assert 400 in seen and server.process.stdout.readline().startswith("ready:")
+    assert server.request("/v2/models/m/ready", base=f"127.0.0.1:{port}")[0] == 200
+
+
 def test_models_that_fail_end_the_start_unless_told_otherwise(serve):
     add_model(serve.repository, "bad", "nonsense: 1")
     add_model(serve.repository, "good", identity())

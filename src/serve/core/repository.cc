@@ -66,7 +66,15 @@ void Reaper::wait() {
 }
 
 Repository::Repository(RepositoryOptions options, const BackendTable& backends, StatsTable& stats)
-    : options_(std::move(options)), backends_(backends), stats_(stats), reaper_(std::make_shared<Reaper>()) {}
+    : options_(std::move(options)), backends_(backends), stats_(stats), reaper_(std::make_shared<Reaper>()) {
+  // What start() will load is wanted from now on: the server is not ready before it is there.
+  const auto& chosen = options_.load_models;
+  for (const auto& [name, path] : scan())
+    if (options_.mode != ControlMode::explicit_control ||
+        std::any_of(chosen.begin(), chosen.end(),
+                    [&, &n = name](const auto& c) { return c == "*" || c == n; }))
+      entry(name)->wanted = true;
+}
 
 Repository::~Repository() {
   stop();
@@ -378,6 +386,7 @@ std::vector<IndexEntry> Repository::index(bool ready_only) const {
   std::shared_lock lock(mutex_);
   for (const auto& [name, e] : entries_) {
     on_disk.erase(name);
+    if (!ready_only && e->versions.empty()) out.push_back({name, "", std::nullopt, ""});
     for (const auto& [v, info] : e->versions)
       if (!ready_only || info.state == ModelState::ready)
         out.push_back({name, cat(v), info.state, info.reason});
