@@ -14,6 +14,7 @@
 
 #include "backend/kernel.h"
 #include "base/clock.h"
+#include "interp/interpreter.h"
 #include "ir/op.h"
 #include "ir/physical.h"
 
@@ -195,15 +196,26 @@ class FakeKernel : public backend::Kernel {
  private:
   void compute(const std::vector<const void*>& in, const std::vector<void*>& out) const {
     std::vector<ir::HostValue> inputs, results(out.size());
-    for (size_t i = 0; i < in.size(); ++i)
-      inputs.emplace_back(graph_[id_].inputs[i]
-                              ? Tensor::borrow(inputs_[i].dtype, inputs_[i].dims, in[i], nullptr).clone()
-                              : Tensor());
-    std::function<std::vector<ir::HostValue>(const ir::Graph&, std::vector<ir::HostValue>)> none;
-    ir::EvalContext context{graph_, graph_[id_], inputs, results, symbols_, {}, none};
+    for (size_t i = 0; i < in.size(); ++i) {
+      const backend::TensorSpec& spec = inputs_[i];
+      Tensor t;
+      if (graph_[id_].inputs[i])
+        t = ir::from_physical(Tensor::borrow(spec.dtype, spec.dims, in[i], nullptr), spec.dtype, spec.dims,
+                              spec.layout)
+                .clone();
+      inputs.emplace_back(std::move(t));
+    }
+    std::function<std::vector<ir::HostValue>(const ir::Graph&, std::vector<ir::HostValue>)> body =
+        [&](const ir::Graph& g, std::vector<ir::HostValue> args) {
+          interp::Options options;
+          options.symbols = symbols_;
+          return interp::run(g, args, {}, options).outputs;
+        };
+    ir::EvalContext context{graph_, graph_[id_], inputs, results, symbols_, {}, body};
     graph_[id_].op->eval(context);
     for (size_t i = 0; i < out.size(); ++i)
-      std::memcpy(out[i], results[i].tensor.data(), static_cast<size_t>(outputs_[i].bytes()));
+      std::memcpy(out[i], ir::to_physical(results[i].tensor, outputs_[i].layout).data(),
+                  static_cast<size_t>(outputs_[i].bytes()));
   }
   const ir::Graph& graph_;
   ir::NodeId id_;
