@@ -368,7 +368,7 @@ class Emitter {
     std::string index(index_type()), width = cat(options_.vector);
     std::string thread = cat("(", index, ")blockIdx.x * ", block_, " + threadIdx.x");
     std::string threads = cat("(", index, ")gridDim.x * ", block_), whole = cat(s.variable, "_whole");
-    line(cat("const ", index, " ", whole, " = ", expression(s.extent), " / ", width, ";"));
+    line(cat("const ", index, " ", whole, " = (", expression(s.extent), ") / ", width, ";"));
     line(cat("for (", index, " t = ", thread, "; t < ", whole, "; t += ", threads, ") {"));
     in_lanes_ = true;
     ++depth_;

@@ -49,6 +49,18 @@ TEST_CASE("elements are shared out among all threads, rows among blocks") {
   CHECK(vectors.text.find("x0 = (const float*)__builtin_assume_aligned(x0, 16);") != vectors.text.npos);
   CHECK(vectors.text.find("for (int i0 = i0_whole * 4 +") != vectors.text.npos);  // what is left over
 
+  // The count of whole vectors where the length is a sum.
+  CudaKernel sum = emit_cuda(kernel_of("sum", R"(graph "g"(%x: f16[N+M]) {
+    symbol N in [0, 9]
+    symbol M in [0, 9]
+    %0 = exp(%x) : f16[N+M]
+    return %0
+  })"),
+                             {.vector = 8});
+  CHECK(sum.text.find("const int i0_whole = (n0 + n1) / 8;") != sum.text.npos);
+  CHECK(sum.text.find("*(const k_vector<unsigned short, 8>*)(x0 + (8*t))") != sum.text.npos);
+  CHECK(sum.text.find("*(k_vector<unsigned short, 8>*)(y0 + (8*t)) = ") != sum.text.npos);
+
   codegen::Kernel softmax = kernel_of("softmax", R"(graph "g"(%x: bf16[N,1000]) {
     symbol N in [0, 9]
     %0 = softmax(%x) : bf16[N,1000]
