@@ -123,6 +123,11 @@ TEST_CASE("resampling in both layouts") {
       {{1, 2, 12, 12}, {1, 2, 5, 4}, "axes = [2,3], mode = \"linear\", antialias = true"},
       {{2, 3, 9}, {2, 3, 20}, "axes = [2], mode = \"linear\""},
       {{1, 2, 3, 4, 5}, {1, 2, 6, 5, 7}, "axes = [2,3,4], mode = \"linear\""},
+      {{2, 3, 4, 5},
+       {2, 3, 8, 10},
+       "axes = [0,1,2,3], scales = [1.0,1.0,2.0,2.0], mode = \"nearest\", coordinates = \"asymmetric\", "
+       "nearest = "
+       "\"floor\""},
       {{1, 3, 4, 5}, {1, 6, 4, 10}, "axes = [1,3], mode = \"linear\""}};
   for (const Case& c : cases)
     for (const char* type : {"f32", "f16"})

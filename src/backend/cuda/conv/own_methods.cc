@@ -55,7 +55,9 @@ std::string gemm_name(int configuration) {
 class GemmMethod final : public ConvMethod {
  public:
   GemmMethod(const ConvProblem& p, const ConvGemm& g, int configuration)
-      : gemm_(g), configuration_(configuration), weights_(p, MovedWeights::Taps::middle) {}
+      : gemm_(g), configuration_(configuration), weights_(p, MovedWeights::Taps::middle) {
+    gemm_.fixed_weights = p.weights.defined();
+  }
   std::string name() const override { return gemm_name(configuration_); }
   int64_t scratch_bytes() const override { return weights_.scratch_bytes(); }
   Packed packed() const override { return weights_.packed(); }
@@ -79,6 +81,7 @@ class DepthwiseMethod final : public ConvMethod {
   explicit DepthwiseMethod(const ConvProblem& p)
       : multiprocessors_(p.multiprocessors), weights_(p, MovedWeights::Taps::first) {
     set_window(depthwise_, p);
+    depthwise_.fixed_weights = p.weights.defined();
   }
   std::string name() const override { return "depthwise"; }
   int64_t scratch_bytes() const override { return weights_.scratch_bytes(); }

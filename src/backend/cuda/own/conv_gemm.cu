@@ -107,7 +107,8 @@ __global__ void __launch_bounds__(L::kThreads, 1)
             warp_column = in_part % kWarpsAcross * L::kWarpColumns;
   const int steps = (k8 + L::kChunks - 1) / L::kChunks;
 
-  // Weights do not depend on the kernel before this one.
+  // Weights do not depend on the kernel before this one, unless it made them.
+  if (!g.fixed_weights) inputs_ready();
 #pragma unroll
   for (int s = 0; s < L::kStages - 1; ++s) load_w(s, s * L::kChunks + chunk);
   let_next_start();

@@ -12,8 +12,9 @@ namespace pelton::backend::cuda {
 struct ConvGemm {
   const void* x = nullptr;
   const void* w = nullptr;
-  void* y = nullptr;      // [N,P,Q,K]
-  Elem type = Elem::f16;  // of x and w
+  bool fixed_weights = false;  // w is never written while kernels run: it may be read early
+  void* y = nullptr;           // [N,P,Q,K]
+  Elem type = Elem::f16;       // of x and w
   Elem y_type = Elem::f16;
   int n = 0, h = 0, w_ = 0, c = 0, p = 0, q = 0, k = 0, r = 1, s = 1;
   int stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0, dilation_h = 1, dilation_w = 1;

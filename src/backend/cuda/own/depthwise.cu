@@ -24,6 +24,7 @@ __global__ void __launch_bounds__(kThreads, 4) window_kernel(const Depthwise d) 
   float sums[kRun][V] = {};
   if constexpr (kRun == 1) {
     // Few threads: everything is loaded at once, the weights before the kernel in front is done.
+    if (!d.fixed_weights) inputs_ready();
     Pack<T, V> taps[kWindow * kWindow], values[kWindow * kWindow];
 #pragma unroll
     for (int i = 0; i < kWindow * kWindow; ++i) taps[i] = *reinterpret_cast<const Pack<T, V>*>(w + i * d.c);

@@ -11,6 +11,7 @@ namespace pelton::backend::cuda {
 struct Depthwise {
   const void* x = nullptr;
   const void* w = nullptr;
+  bool fixed_weights = false;  // w is never written while kernels run: it may be read early
   void* y = nullptr;
   Elem type = Elem::f16;  // of x and w
   Elem y_type = Elem::f16;

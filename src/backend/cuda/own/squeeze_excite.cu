@@ -63,6 +63,7 @@ __global__ void __launch_bounds__(kThreads) kernel(const SqueezeExcite g) {
   const T* const w1 = static_cast<const T*>(g.w1) + first;
   const T* const w2 = static_cast<const T*>(g.w2) + first;
   const int pitch = plan.channels + 8;
+  if (!g.fixed_weights) asm volatile("griddepcontrol.wait;" ::: "memory");
   if (plan.weights_shared) {
     // The weights are on their way before the kernel in front is done.
     int u = own_groups > 0 ? thread / own_groups : 0, c = own_groups > 0 ? thread - u * own_groups : 0;

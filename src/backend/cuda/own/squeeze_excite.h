@@ -13,9 +13,10 @@ namespace pelton::backend::cuda {
 struct SqueezeExcite {
   const void* x = nullptr;
   const void* w1 = nullptr;
-  const void* b1 = nullptr;  // [H] or null
-  const void* w2 = nullptr;  // [H,C], the second layer's weights transposed
-  const void* b2 = nullptr;  // [C] or null
+  const void* b1 = nullptr;    // [H] or null
+  const void* w2 = nullptr;    // [H,C], the second layer's weights transposed
+  const void* b2 = nullptr;    // [C] or null
+  bool fixed_weights = false;  // w1 and w2 are never written while kernels run: they may be read early
   void* y = nullptr;
   Elem type = Elem::f16;  // of all of them
   int n = 0, places = 0, c = 0, hidden = 0;

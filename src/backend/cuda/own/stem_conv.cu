@@ -39,6 +39,8 @@ __global__ void __launch_bounds__(kThreads) kernel(const StemConv g) {
   const int used = g.r * g.s * g.c;
   const T zero = from_float<T>(0.0f);
   const T* const w = static_cast<const T*>(g.w);
+  // Packed weights are constant; others may come from the kernel in front.
+  if (!g.packed) inputs_ready();
   if (g.packed) {
     const auto* from =
         reinterpret_cast<const Pack<T, 8>*>(w + static_cast<int64_t>(first_k) * plan.depth_pitch);

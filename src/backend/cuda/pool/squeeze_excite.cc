@@ -149,6 +149,7 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target&)
   g.act2 = p.act2;
   // The kernel reads the second weights as [hidden, channels].
   const Tensor& w2 = instance.constants[static_cast<size_t>(p.w2)];
+  g.fixed_weights = w2.defined() && instance.constants[static_cast<size_t>(p.w1)].defined();
   KernelNeeds needs;
   Packed turned;
   if (w2.defined()) {

@@ -19,7 +19,15 @@ std::string refuse(const ir::Graph& graph, ir::NodeId id, const device::Target&)
     return cat("needs one plain or channels-last layout, got ", x.layout.str(), " and ", y.layout.str());
   if (n.get_text("coordinates") == "tf_crop_and_resize" || (n.inputs.size() > 1 && n.inputs[1]))
     return "does not crop";
-  if (n.get_ints("axes").size() > 3) return cat("resizes up to 3 axes, not ", n.get_ints("axes").size());
+  // Axes that keep their size do not count.
+  const ir::Ints& axes = n.get_ints("axes");
+  const ir::Floats& scales = n.get_floats("scales");
+  size_t resized = 0;
+  for (size_t k = 0; k < axes.size(); ++k) {
+    const auto d = static_cast<size_t>(axes[k] < 0 ? axes[k] + x.rank() : axes[k]);
+    resized += !(x.shape[d] == y.shape[d] && (scales.empty() || scales[k] == 1));
+  }
+  if (resized > 3) return cat("resizes up to 3 axes, not ", resized);
   return {};
 }
 
@@ -53,6 +61,7 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target&)
     ir::ResampleAxis axis;
     axis.from = x.dims[d];
     axis.to = y.dims[d];
+    if (axis.from == axis.to && (scales.empty() || scales[k] == 1)) continue;
     if (axis.from == 0)
       fail(ErrorCode::bad_shape, cat("has nothing to sample along axis ", d),
            instance.graph.describe(instance.id));
