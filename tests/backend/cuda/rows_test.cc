@@ -125,7 +125,7 @@ TEST_CASE("resampling in both layouts") {
       {{1, 2, 3, 4, 5}, {1, 2, 6, 5, 7}, "axes = [2,3,4], mode = \"linear\""},
       {{2, 3, 4, 5},
        {2, 3, 8, 10},
-       "axes = [0,1,2,3], scales = [1.0,1.0,2.0,2.0], mode = \"nearest\", coordinates = \"asymmetric\", "
+       "axes = [0,1,2,3], scales = reals[1.0,1.0,2.0,2.0], mode = \"nearest\", coordinates = \"asymmetric\", "
        "nearest = "
        "\"floor\""},
       {{1, 3, 4, 5}, {1, 6, 4, 10}, "axes = [1,3], mode = \"linear\""}};
