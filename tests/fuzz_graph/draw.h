@@ -72,9 +72,9 @@ inline std::vector<HostValue> small_values(const Graph& g) {
 
 inline void classify(Fragment& f) {
   using ir::NumericClass;
-  static const std::set<std::string_view> steps = {"sign",    "floor",    "ceil",    "round",   "trunc",
-                                                   "mod",     "rem",      "div",     "arg_max", "arg_min",
-                                                   "one_hot", "non_zero", "max_pool", "max_pool_backward"};
+  static const std::set<std::string_view> steps = {
+      "sign", "floor",   "ceil",    "round",   "trunc",    "mod",      "rem",
+      "div",  "arg_max", "arg_min", "one_hot", "non_zero", "max_pool", "max_pool_backward"};
   f.exact = true;
   for (NodeId id : f.graph.order()) {
     const ir::Node& n = f.graph[id];
@@ -199,7 +199,8 @@ class Drawer {
   bool unknown(const Dim& d) const {
     std::set<std::string> symbols;
     d.collect_symbols(symbols);
-    return std::any_of(symbols.begin(), symbols.end(), [&](const std::string& s) { return !sizes_.count(s); });
+    return std::any_of(symbols.begin(), symbols.end(),
+                       [&](const std::string& s) { return !sizes_.count(s); });
   }
 
   // One axis of one input becomes a symbol, if inference takes it.

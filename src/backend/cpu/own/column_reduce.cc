@@ -33,8 +33,8 @@ std::string refuse(const ir::Graph& graph, ir::NodeId node, const device::Target
   if (x.layout.kind == ir::Layout::Kind::blocked) return "needs a plain or channels-last layout";
   const Dims at = reduced_positions(n, x.rank(), x.layout);
   if (at.empty()) return "reduces the innermost axis, or axes that are apart";
-  // All kept dims but the channels lie in order in both layouts when every spatial axis is reduced (and the batch, or
-  // not).
+  // All kept dims but the channels lie in order in both layouts when every spatial axis is reduced (and the
+  // batch, or not).
   const bool all_spatial = static_cast<int64_t>(at.size()) == x.rank() - 1 - at.front() && at.front() <= 1;
   if (!x.layout.is_plain() && !all_spatial)
     return "reduces some of the spatial axes of a channels-last tensor";
