@@ -2,9 +2,11 @@
 #include "runtime/device_frame.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/clock.h"
 #include "base/thread_pool.h"
+#include "device/fault.h"
 #include "ir/op.h"
 
 namespace pelton::runtime {
@@ -25,6 +27,9 @@ DeviceFrame::DeviceFrame(const Region& region)
   own_stream_ = device_->make_stream();
   stream_ = own_stream_.get();
   empty_ = device::Memory(device_, 256, "empty tensors");
+  auto words = static_cast<int64_t>(region.nodes().size() * sizeof(uint32_t));
+  faults_ = device::Memory(device_, words, "reports of kernels", device::Memory::Where::pinned);
+  if (words > 0) std::memset(faults_.get(), 0, static_cast<size_t>(words));
   input_memory_.resize(g.inputs.size());
   device_inputs_.assign(g.inputs.size(), nullptr);
   device_outputs_.resize(g.outputs.size());
@@ -223,6 +228,7 @@ void DeviceFrame::enqueue(const Ready& r, const Step& step, const RunOptions& op
   if (step.scratch_bytes) args.scratch = device_arena_.bytes_at(step.scratch_offset);
   args.random = options.random;
   args.stream = stream_->native();
+  device::FaultScope scope(static_cast<uint32_t*>(faults_.get()) + step.position);
   try {
     step.kernel->run(args);
   } catch (const Error& e) {

@@ -77,6 +77,7 @@ class DeviceFrame final : public Frame {
   void host_addresses(const Ready& ready, const Step& step, bool results);
   void download_results();
   void finish_outputs();
+  void check_faults();  // after waiting
   void finish_state();
   void* device_address(const Ref& ref, bool needed);
   void* result_buffer(ir::ValueId root, int64_t bytes);
@@ -90,6 +91,7 @@ class DeviceFrame final : public Frame {
   std::unique_ptr<device::Stream> own_stream_, adopted_;
   device::Stream* stream_ = nullptr;  // of the present run
   device::Memory device_arena_, empty_, staging_in_, staging_out_;
+  device::Memory faults_;  // pinned: a word for each node, see device/fault.h
   uint64_t arena_made_ = 0;
   std::vector<device::Memory> input_memory_, state_memory_;  // by input, by slot
   std::vector<const void*> device_inputs_;                   // bound by the caller, by input

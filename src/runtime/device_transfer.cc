@@ -244,9 +244,20 @@ void DeviceFrame::download_results() {
                       device_at_[d.root.index], d.bytes);
   if (downloads.empty() && !waits) return;  // the caller's stream, and everything stays on the device
   stream_->synchronize();
+  check_faults();
   for (const Download& d : downloads)
     if (d.pinned >= 0)
       std::memcpy(target(d.root), staging_out_.bytes_at(d.pinned), static_cast<size_t>(d.bytes));
+}
+
+void DeviceFrame::check_faults() {
+  auto* words = static_cast<uint32_t*>(faults_.get());
+  const std::vector<Region::Node>& nodes = region_.nodes();
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (words[i] == 0) continue;
+    std::memset(words, 0, nodes.size() * sizeof(uint32_t));
+    fail(ErrorCode::bad_shape, "an index lies outside of its axis", region_.graph().describe(nodes[i].id));
+  }
 }
 
 void DeviceFrame::finish_outputs() {

@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "device/fault.h"
 #include "interp/interpreter.h"
 #include "ir/text.h"
 #include "runtime/executable.h"
@@ -454,4 +455,50 @@ TEST_CASE("device: the stored cases of the ops, on the device or on the host as 
       ++cases;
     }
   CHECK(cases > 2000);
+}
+
+namespace {
+
+// Reports a fault when its first element is negative.
+class FaultyKernel : public backend::Kernel {
+ public:
+  void run(const backend::RunArgs& args) const override {
+    auto x = static_cast<const float*>(args.in[0]);
+    auto y = static_cast<float*>(args.out[0]);
+    uint32_t* fault = device::fault_word();
+    static_cast<test::FakeStream*>(args.stream)->push([=] {
+      if (x[0] < 0) *fault = 1;
+      y[0] = x[0];
+    });
+  }
+};
+
+}  // namespace
+
+TEST_CASE("device: what a kernel finds wrong with values fails the run by the node's name, once") {
+  static backend::Registry* r = [] {
+    auto* made = new backend::Registry;
+    made->add_device(device::Kind::cuda, test::open_fake);
+    backend::Implementation faulty;
+    faulty.name = "fake.faulty";
+    faulty.ops = {"abs"};
+    faulty.refuse = [](const Graph&, NodeId, const device::Target&) { return std::string(); };
+    faulty.prepare = [](const backend::Instance&, const device::Target&) -> std::unique_ptr<backend::Kernel> {
+      return std::make_unique<FaultyKernel>();
+    };
+    faulty.device = device::Kind::cuda;
+    made->add(std::move(faulty));
+    return made;
+  }();
+  auto plan = std::make_shared<Plan>();
+  plan->graph =
+      parse_graph("graph \"g\"(%x: f32[1]) {\n  %0 = abs(%x) : f32[1] @\"look/up\"\n  return %0\n}");
+  plan->target = device::cuda_target(90);
+  auto e = Executable::create(plan, *r, plan->target);
+  Context c = e->context();
+  for (int round = 0; round < 3; ++round) {
+    CHECK(c.run({Tensor::from<float>({1}, {4})})[0].tensor.get_double(0) == 4);
+    expect_error(ErrorCode::bad_shape, {"index lies outside", "look/up"},
+                 [&] { c.run({Tensor::from<float>({1}, {-4})}); });
+  }
 }

@@ -3,6 +3,7 @@
 
 #include "backend/cuda/handles.h"
 #include "backend/cuda/implementations.h"
+#include "device/fault.h"
 #include "ir/op.h"
 
 namespace pelton::backend::cuda {
@@ -22,7 +23,7 @@ class GatherKernel : public Kernel {
  public:
   GatherKernel(GatherSizes sizes, bool index64) : sizes_(sizes), index64_(index64) {}
   void run(const RunArgs& args) const override {
-    launch_gather(args.in[0], args.in[1], index64_, args.out[0], sizes_,
+    launch_gather(args.in[0], args.in[1], index64_, args.out[0], sizes_, device::fault_word(),
                   static_cast<cudaStream_t>(args.stream));
     PELTON_CUDA(cudaGetLastError());
   }

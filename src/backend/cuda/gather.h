@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // out[o, i, k] = x[o, index[i], k], whatever the element. Negative indices count from the end; for one
-// outside, the elements have all bits set (NaN in floats) and nothing outside of x is read.
+// outside, the elements have all bits set, nothing outside of x is read, and *fault becomes 1 unless it is
+// null.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -13,6 +14,6 @@ struct GatherSizes {
   int64_t outer, axis, count, bytes;  // `count`: indices; `bytes`: of one row below the axis
 };
 void launch_gather(const void* x, const void* index, bool index64, void* out, const GatherSizes& sizes,
-                   cudaStream_t stream);
+                   uint32_t* fault, cudaStream_t stream);
 
 }  // namespace pelton::backend::cuda
