@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "backend/group.h"
 #include "backend/cpu/onednn/engine.h"
+#include "backend/group.h"
 
 namespace pelton::backend::cpu::onednn {
 
