@@ -219,7 +219,7 @@ class StepBuilder {
       for (int64_t a = 0; a < b_.rank(g); ++a) axes.push_back(a);
       squares.push_back(b_.reduce("reduce_sum", b_.op("square", {g}), axes, false));
     }
-    ValueId norm = b_.op("sqrt", {total(squares)});
+    ValueId norm = norm_ = b_.op("sqrt", {total(squares)});
     output(norm, "grad_norm");
     ValueId limit = b_.div(b_.like(norm, o_.clip_norm), b_.add(norm, b_.like(norm, 1e-6)));
     ValueId factor = b_.op("min", {limit, b_.like(norm, 1)});
@@ -236,45 +236,45 @@ class StepBuilder {
     ValueId rate = schedule_rate(b_, o_.schedule, done);
     output(rate, "lr");
     b_.set_name("updates");
-    ValueId finite = b_.op("lt", {b_.op("abs", {loss_}), b_.like(loss_, INFINITY)});
+    finite_ = b_.op("lt", {b_.op("abs", {loss_}), b_.like(loss_, INFINITY)});
+    if (norm_) finite_ = b_.op("and", {finite_, b_.op("lt", {norm_, b_.like(norm_, INFINITY)})});
     ValueId next = b_.add(done, b_.scalar(DType::i64, 1));
     ValueId count = b_.cast(next, DType::f64);
-    std::vector<std::pair<size_t, ValueId>> stored;
-    stored.emplace_back(counter_slot, next);
-    // Statistics of the forward pass are stored by the layers; they go through the same guard.
+    // Statistics, stored by the layers, and the counter are small and chosen as they are. Parameters and
+    // their state are kept by factors of zero and one on what the step adds.
     for (size_t i = 0; i < s_.graph.slots.size(); ++i)
-      if (s_.graph.slots[i].next) stored.emplace_back(i, s_.graph.slots[i].next);
+      if (ValueId fresh = i == counter_slot ? next : s_.graph.slots[i].next) {
+        b_.set_name(cat("update ", s_.graph.slots[i].name));
+        s_.graph.slots[i].next = b_.select(finite_, fresh, s_.graph.slots[i].old_value);
+      }
+    ValueId zero = b_.scalar(DType::f32, 0), guarded_rate = b_.select(finite_, rate, zero);
     for (size_t i = 0; i < values_.size(); ++i) {
       const std::string& name = s_.trained[i];
       const ParameterGroup* g = group_of(o_, name);
       b_.set_name(cat("update ", name));
       Update u(b_, args_, name);
       u.value = values_[i];
-      u.grad = b_.cast(grads_[i], DType::f32);
-      u.lr = g && g->lr_scale != 1 ? b_.mul(rate, b_.like(rate, g->lr_scale)) : rate;
+      u.grad = b_.select(finite_, b_.cast(grads_[i], DType::f32), zero);
+      u.finite = finite_;
+      u.lr = g && g->lr_scale != 1 ? b_.mul(guarded_rate, b_.like(rate, g->lr_scale)) : guarded_rate;
       u.count = count;
       u.weight_decay = g && g->weight_decay ? *g->weight_decay : args_.number("weight_decay");
       ValueId fresh = def_.update(u);
-      for (auto [slot, v] : u.next) stored.emplace_back(slot, v);
-      stored.emplace_back(net_.slots().at(name), fresh);
-      if (o_.average > 0) average(name, fresh, stored);
-    }
-    for (auto [slot, v] : stored) {
-      b_.set_name(cat("update ", s_.graph.slots[slot].name));
-      s_.graph.slots[slot].next = b_.select(finite, v, s_.graph.slots[slot].old_value);
+      for (auto [slot, v] : u.next) s_.graph.slots[slot].next = v;
+      s_.graph.slots[net_.slots().at(name)].next = fresh;
+      if (o_.average > 0) average(u, fresh);
     }
   }
 
-  void average(const std::string& name, ValueId fresh, std::vector<std::pair<size_t, ValueId>>& stored) {
+  void average(const Update& u, ValueId fresh) {
     Slot slot;
-    slot.name = cat("average.", name);
+    slot.name = cat("average.", u.name);
     slot.kind = SlotKind::statistic;
     slot.type = b_.type(fresh);
-    slot.initial = s_.graph.slots[net_.slots().at(name)].initial;
+    slot.initial = s_.graph.slots[net_.slots().at(u.name)].initial;
     ValueId old = s_.graph.add_slot(slot);
-    ValueId moved =
-        b_.add(b_.mul(old, b_.like(old, o_.average)), b_.mul(fresh, b_.like(fresh, 1 - o_.average)));
-    stored.emplace_back(s_.graph.slots.size() - 1, moved);
+    ValueId kept = b_.mul(old, u.guarded(o_.average, 1)), added = b_.mul(fresh, u.guarded(1 - o_.average, 0));
+    s_.graph.slots.back().next = b_.add(kept, added);
   }
 
   const Trainable& model_;
@@ -285,7 +285,7 @@ class StepBuilder {
   const OptimizerDef& def_;
   data::Args args_;
   std::vector<ValueId> raw_, values_, grads_, sums_, counts_, correct_;
-  ValueId target_, valid_, mix_, loss_, count_, divisor_;
+  ValueId target_, valid_, mix_, loss_, count_, divisor_, norm_, finite_;
 };
 
 }  // namespace

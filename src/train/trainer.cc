@@ -214,10 +214,13 @@ struct Trainer::Impl {
     std::vector<Tensor> in = step_inputs(b, masked);
     std::map<std::string, Tensor> out = p.run(in, key());
     double loss = out.at("loss").get_double(0);
-    if (!std::isfinite(loss)) {
+    const char* what = std::isfinite(loss) ? nullptr : "loss";
+    if (!what && out.count("grad_norm") && !std::isfinite(out.at("grad_norm").get_double(0)))
+      what = "gradient norm";
+    if (what) {
       std::string node = p.first_not_finite(in, key());
-      fail(ErrorCode::numeric, cat("the loss of update ", done + 1, " is ", loss),
-           node.empty() ? "the loss itself" : cat("first not finite: ", node),
+      fail(ErrorCode::numeric, cat("the ", what, " of update ", done + 1, " is not finite (loss ", loss, ")"),
+           node.empty() ? "no node before it" : cat("first not finite: ", node),
            "lower the learning rate, set step.clip_norm, or check the data for NaN; the last checkpoint is "
            "unchanged");
     }

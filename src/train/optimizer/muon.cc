@@ -31,7 +31,7 @@ ValueId muon(Update& u) {
   const Shape shape = b.shape(u.value);
   if (shape.size() < 2) return b.sub(u.shrunk_value(), b.mul(u.adam_direction(u.grad), u.lr));
   double momentum = u.number("momentum");
-  ValueId buffer = u.blend(momentum, u.state("momentum"), 1 - momentum, u.grad);
+  ValueId buffer = u.moved(u.state("momentum"), momentum, u.grad, 1 - momentum);
   u.store("momentum", buffer);
   ValueId g = u.options.boolean("nesterov") ? u.blend(1 - momentum, u.grad, momentum, buffer) : buffer;
   Dim rest = 1;

@@ -33,8 +33,12 @@ ValueId Update::norm(ValueId x) const {
   return b.op("sqrt", {b.reduce("reduce_sum", b.op("square", {x}), axes, false)});
 }
 
+ValueId Update::guarded(double factor, double otherwise) const {
+  return finite ? b.select(finite, scalar(factor), scalar(otherwise)) : scalar(factor);
+}
+
 ValueId Update::decayed_grad() const {
-  return weight_decay == 0 ? grad : b.add(grad, scaled(value, weight_decay));
+  return weight_decay == 0 ? grad : b.add(grad, b.mul(value, guarded(weight_decay, 0)));
 }
 
 ValueId Update::shrunk_value() const {
@@ -48,7 +52,7 @@ ValueId Update::bias_correction(double beta) const {
 
 ValueId Update::momentum_step(ValueId from, ValueId g, double momentum, bool nesterov) {
   if (momentum != 0) {
-    ValueId buffer = b.add(scaled(state("momentum"), momentum), g);
+    ValueId buffer = b.add(b.mul(state("momentum"), guarded(momentum, 1)), g);
     store("momentum", buffer);
     g = nesterov ? b.add(g, scaled(buffer, momentum)) : buffer;
   }
@@ -59,8 +63,8 @@ ValueId Update::adam_direction(ValueId g) {
   const std::vector<double>& betas = options.numbers("betas");
   if (betas.size() != 2 || !(betas[0] >= 0 && betas[0] < 1) || !(betas[1] >= 0 && betas[1] < 1))
     fail(ErrorCode::usage, cat("option 'betas' is ", betas, ", not two numbers in [0, 1)"), options.where());
-  ValueId m = blend(betas[0], state("exp_avg"), 1 - betas[0], g);
-  ValueId v = blend(betas[1], state("exp_avg_sq"), 1 - betas[1], b.op("square", {g}));
+  ValueId m = moved(state("exp_avg"), betas[0], g, 1 - betas[0]);
+  ValueId v = moved(state("exp_avg_sq"), betas[1], b.op("square", {g}), 1 - betas[1]);
   store("exp_avg", m);
   store("exp_avg_sq", v);
   ValueId root = b.div(b.op("sqrt", {v}), b.op("sqrt", {bias_correction(betas[1])}));

@@ -25,10 +25,11 @@ class Update {
 
   Builder& b;
   const data::Args& options;
-  std::string name;  // of the parameter
-  ValueId value, grad;
-  ValueId lr;     // f32 scalar, the group's scale in it
-  ValueId count;  // f64 scalar: number of this update, from 1
+  std::string name;     // of the parameter
+  ValueId value, grad;  // grad is zero in a step that must change nothing
+  ValueId finite;       // bool scalar: false in such a step; none: there is no such step
+  ValueId lr;           // f32 scalar, the group's scale in it
+  ValueId count;        // f64 scalar: number of this update, from 1
   double weight_decay = 0;
 
   // State of the parameter: slot "optimizer.WHAT.NAME", zeros at first.
@@ -38,7 +39,13 @@ class Update {
   double number(std::string_view option) const { return options.number(option); }
   ValueId scalar(double v) const { return b.scalar(DType::f32, v); }
   ValueId scaled(ValueId x, double factor) const { return b.mul(x, scalar(factor)); }
-  // a * x + b * y
+  // The factor, and `otherwise` in a step that must change nothing. What is zero or one there keeps the state
+  // without a pass over it.
+  ValueId guarded(double factor, double otherwise) const;
+  // factor * old + part * fresh, where fresh is zero if nothing must change
+  ValueId moved(ValueId old, double factor, ValueId fresh, double part) const {
+    return b.add(b.mul(old, guarded(factor, 1)), scaled(fresh, part));
+  }
   ValueId blend(double a, ValueId x, double c, ValueId y) const { return b.add(scaled(x, a), scaled(y, c)); }
   ValueId norm(ValueId x) const;               // f32 scalar, Euclidean
   ValueId decayed_grad() const;                // grad + weight_decay * p
@@ -49,7 +56,7 @@ class Update {
   // First and second moment stored, and m / (sqrt(v) + eps) with both corrected.
   ValueId adam_direction(ValueId g);
 
-  // Next values of this parameter's slots, by slot index; the step stores them under its guard.
+  // Next values of this parameter's slots, by slot index.
   std::map<uint32_t, ValueId> next;
 
  private:

@@ -16,10 +16,10 @@ ValueId rmsprop(Update& u) {
   Builder& b = u.b;
   double alpha = u.number("alpha");
   ValueId g = u.decayed_grad();
-  ValueId square = u.blend(alpha, u.state("square_avg"), 1 - alpha, b.op("square", {g}));
+  ValueId square = u.moved(u.state("square_avg"), alpha, b.op("square", {g}), 1 - alpha);
   u.store("square_avg", square);
   if (u.options.boolean("centered")) {
-    ValueId mean = u.blend(alpha, u.state("grad_avg"), 1 - alpha, g);
+    ValueId mean = u.moved(u.state("grad_avg"), alpha, g, 1 - alpha);
     u.store("grad_avg", mean);
     square = b.sub(square, b.op("square", {mean}));
   }
