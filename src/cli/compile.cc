@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/inputs.h"
+#include "cli/preprocess.h"
 #include "cli/run_model.h"
 #include "register/registry.h"
 #include "runtime/plan_file.h"
@@ -16,7 +17,7 @@ namespace pelton::cli {
 namespace {
 
 struct Options {
-  std::string model, output = "model.pelton", precision = "fp32", target;
+  std::string model, output = "model.pelton", precision = "fp32", target, preprocess;
   std::vector<std::string> shapes, disabled, print_after;
 };
 
@@ -31,15 +32,20 @@ int run(const Options& o, const Globals& globals) {
   };
   Stopwatch watch;
   runtime::Plan plan = compile_model(model_of(o.model, options), target, options);
-  runtime::save_plan(plan, o.output);
+  std::shared_ptr<const runtime::Preprocess> preprocess;
+  if (!o.preprocess.empty()) preprocess = compile_preprocess(plan.graph, o.preprocess, target, options);
+  runtime::save_plan(plan, o.output, preprocess.get());
   double seconds = watch.seconds();
   std::map<std::string, int64_t> ran;
   int64_t reference = 0;
-  for (const runtime::Choice& c : plan.choices) {
-    if (c.implementation == runtime::kNothing) continue;
+  auto count = [&](const runtime::Choice& c) {
+    if (c.implementation == runtime::kNothing) return;
     ++ran[c.implementation];
     reference += c.implementation == runtime::kReference;
-  }
+  };
+  for (const runtime::Choice& c : plan.choices) count(c);
+  if (preprocess)
+    for (const runtime::Choice& c : preprocess->plan->choices) count(c);
   uint64_t bytes = file_size_bytes(o.output);
   if (globals.json) {
     nlohmann::json passes = nlohmann::json::array();
@@ -54,11 +60,14 @@ int run(const Options& o, const Globals& globals) {
                           {"implementations", ran},
                           {"reference_nodes", reference},
                           {"passes", passes}};
+    if (preprocess) out["preprocess"] = {{"name", preprocess->name}, {"input", preprocess->input}};
     print_line(out.dump());
     return 0;
   }
   print_line(cat("wrote ", o.output, ": ", bytes_text(static_cast<double>(bytes)), ", ", plan.precision,
                  " for ", plan.target.name, ", in ", fixed(seconds, 2), " s"));
+  if (preprocess)
+    print_line(cat("input '", preprocess->input, "' takes pictures, prepared by ", preprocess->name));
   Table table({"implementation", "nodes"}, {false, true});
   for (const auto& [name, count] : ran) table.row({name, cat(count)});
   table.print();
@@ -85,6 +94,9 @@ Run make_compile(CLI::App& app, const Globals& globals) {
       ->type_name("NAME=AxBxC")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--preprocess", o->preprocess,
+                 "pipeline whose evaluation form makes the input from pictures (files or pixels)")
+      ->type_name("[INPUT=]PIPELINE.toml");
   app.add_option("--target", o->target, "machine to compile for, present or not: cpu, cpu-avx2, ..., sm_90")
       ->type_name("T");
   app.add_option("--disable-pass", o->disabled, "leave a pass out, to find a fault by bisection")

@@ -14,8 +14,10 @@
 #include "base/progress.h"
 #include "base/thread_pool.h"
 #include "cli/command.h"
+#include "cli/inputs.h"
 #include "data/pipeline.h"
 #include "data/tools/tools.h"
+#include "tensor/npy.h"
 
 namespace pelton::cli {
 namespace {
@@ -23,8 +25,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct Options {
-  std::string pipeline, sheet, convert;
-  bool schema = false, bench = false, verify = false;
+  std::string pipeline, sheet, convert, save;
+  bool schema = false, bench = false, verify = false, evaluation = false;
   int64_t batch = 32, count = 64, epoch = 0, shard_mib = 256;
   double seconds = 10;
 };
@@ -148,10 +150,20 @@ int run_convert(const data::Pipeline& p, const Options& o, const Globals& g) {
   return 0;
 }
 
+// The first batch, each field as NAME.npy.
+void save_batch(const data::Batch& b, const std::string& folder) {
+  std::error_code ec;
+  std::filesystem::create_directories(folder, ec);
+  if (ec) fail_errno(ec.value(), "create", folder);
+  for (const auto& [name, t] : b.fields)
+    if (t.dtype() != DType::string) save_npy(cat(folder, "/", file_name(name), ".npy"), t);
+}
+
 // What a batch looks like.
-int run_statistics(data::Pipeline& p, const Globals& g) {
+int run_statistics(data::Pipeline& p, const Options& o, const Globals& g) {
   data::Batch b;
   p.next(b);
+  if (!o.save.empty()) save_batch(b, o.save);
   const auto classes = p.source().classes();
   Json fields = Json::array();
   Table table({"field", "type"});
@@ -196,7 +208,8 @@ int run(const Options& o, const Globals& g) {
     return 0;
   }
   if (o.pipeline.empty()) throw Misuse{"no pipeline is named", "pelton data PIPELINE.toml"};
-  data::Pipeline p(data::load_pipeline(o.pipeline), {.batch = std::min(o.batch, int64_t{1} << 20)});
+  data::Pipeline p(data::load_pipeline(o.pipeline),
+                   {.batch = std::min(o.batch, int64_t{1} << 20), .evaluation = o.evaluation});
   if (o.verify) return run_verify(p, g);
   if (!o.convert.empty()) return run_convert(p, o, g);
   if (o.bench) return run_bench(p, o, g);
@@ -206,7 +219,7 @@ int run(const Options& o, const Globals& g) {
          {cat("contact sheet: ", o.sheet)});
     return 0;
   }
-  return run_statistics(p, g);
+  return run_statistics(p, o, g);
 }
 
 }  // namespace
@@ -223,6 +236,8 @@ Run make_data(CLI::App& app, const Globals& globals) {
   app.add_option("--html", o->sheet, "write a page of samples as the stages make them")->type_name("FILE");
   app.add_option("--count", o->count, "samples on that page")->type_name("N")->check(CLI::Range(1, 10000));
   app.add_option("--epoch", o->epoch, "epoch of that page")->type_name("E")->check(CLI::NonNegativeNumber);
+  app.add_flag("--eval", o->evaluation, "the evaluation form: nothing random, as served plans see pictures");
+  app.add_option("--save", o->save, "write the first batch there, each field as NAME.npy")->type_name("DIR");
   app.add_option("--batch", o->batch, "batch size")->type_name("N")->check(CLI::PositiveNumber);
   app.add_option("--seconds", o->seconds, "length of --bench")->type_name("S")->check(CLI::PositiveNumber);
   app.add_option("--shard-mib", o->shard_mib, "largest shard of --convert")

@@ -38,10 +38,15 @@ HostValue load_value(const std::string& path, const Type& type) {
 
 }  // namespace
 
-std::vector<HostValue> load_inputs(const Graph& g, const std::map<std::string, std::string>& files) {
+std::vector<HostValue> load_inputs(const Graph& g, const std::map<std::string, std::string>& files,
+                                   const std::map<std::string, HostValue>& values) {
   for (const auto& [name, path] : files) find_input(g, name, "--input");
   std::vector<HostValue> out;
   for (ir::ValueId v : g.inputs) {
+    if (auto ready = values.find(g[v].name); ready != values.end()) {
+      out.push_back(ready->second);
+      continue;
+    }
     auto it = files.find(g[v].name);
     if (it == files.end())
       fail(ErrorCode::usage, cat("input '", g[v].name, "' (", g.type(v).str(), ") has no value"), "",

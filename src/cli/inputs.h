@@ -13,9 +13,10 @@
 namespace pelton::cli {
 
 // One value an input, from `files` (name to .npy or .pb, by what is in them). Missing and unknown names are
-// usage errors that list the inputs.
+// usage errors that list the inputs. `values` are there already and have no file.
 std::vector<ir::HostValue> load_inputs(const ir::Graph& graph,
-                                       const std::map<std::string, std::string>& files);
+                                       const std::map<std::string, std::string>& files,
+                                       const std::map<std::string, ir::HostValue>& values = {});
 
 // Sizes of all inputs: from `shapes` (name to 1x3x224x224), the batch (size of a first axis that may vary; 0:
 // not given) and, for symbols still open, `optimum` or 1.

@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/inputs.h"
+#include "cli/preprocess.h"
 #include "ir/op.h"
 #include "ir/text.h"
 #include "register/registry.h"
@@ -125,8 +126,10 @@ int run(const Options& o, const Globals& globals) {
   device::Target target = globals.target();
   if (is_plan || o.support) plan = open_plan(o.model, target, options);
   if (!is_plan && !o.support) model = std::make_unique<Model>(load_model(o.model, options));
+  const auto preprocess = find_preprocess(o.model);
   const ir::Graph& g = plan ? plan->graph : model->graph;
   if (o.graph && !globals.json) {
+    if (preprocess) print_line(ir::print(preprocess->plan->graph, {.max_elements = 16}));
     print_line(ir::print(g, {.max_elements = 16}));
     return 0;
   }
@@ -150,6 +153,12 @@ int run(const Options& o, const Globals& globals) {
     out["precision"] = plan->precision;
     out["target"] = plan->target.name;
     if (is_plan) out["source"] = plan->source;
+    if (preprocess)
+      out["preprocess"] = {
+          {"name", preprocess->name},
+          {"input", preprocess->input},
+          {"pipeline", preprocess->pipeline},
+          {"makes", preprocess->plan->graph.type(preprocess->plan->graph.outputs.at(0)).str()}};
     json guards = json::array();
     for (const ir::Fact& f : g.guards) guards.push_back(f.str());
     out["guards"] = guards;
@@ -175,6 +184,14 @@ int run(const Options& o, const Globals& globals) {
     for (const json& v : out[side])
       print_line(cat(side == std::string("inputs") ? "input   " : "output  ", v["name"].get<std::string>(),
                      "  ", v["type"].get<std::string>()));
+  if (preprocess) {
+    print_line(cat("pictures  make '", preprocess->input, "' by ", preprocess->name, ":"));
+    for (std::string_view rest = preprocess->pipeline; !rest.empty();) {
+      const size_t end = std::min(rest.find('\n'), rest.size() - 1);
+      print_line(cat("    ", rest.substr(0, end)));
+      rest.remove_prefix(end + 1);
+    }
+  }
   for (const auto& [symbol, range] : g.symbols->ranges)
     if (symbol[0] != 'u' || !std::isdigit(static_cast<unsigned char>(symbol[1])))
       print_line(cat("size    ", symbol, " from ", range.min,

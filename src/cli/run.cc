@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/compare.h"
 #include "cli/inputs.h"
+#include "cli/preprocess.h"
 #include "ir/op.h"
 #include "register/registry.h"
 #include "runtime/executable.h"
@@ -20,7 +21,7 @@ namespace {
 
 struct Options {
   std::string model, output_dir, compare_dir, trace;
-  std::vector<std::string> inputs, shapes;
+  std::vector<std::string> inputs, shapes, images;
   std::string precision = "fp32";
   double rtol = 1e-3, atol = 1e-5;
   uint64_t seed = 0;
@@ -36,12 +37,41 @@ void add_span(TraceBuffer& buffer, const runtime::StepEvent& e) {
               std::move(args)});
 }
 
+// Inputs by name that are not read as they are: pictures, through the plan's preprocessing.
+std::map<std::string, ir::HostValue> pictures(const std::string& path, const device::Target& target,
+                                              const std::vector<std::string>& images,
+                                              std::map<std::string, std::string>& files) {
+  const auto input = open_pictures(path, target);
+  if (!input) {
+    if (images.empty()) return {};
+    fail(ErrorCode::usage, "the model takes tensors, not pictures", "--image",
+         "compile it with --preprocess PIPELINE.toml and run the plan");
+  }
+  const auto pixels = files.find(input->name());
+  if (!images.empty()) {
+    if (pixels != files.end())
+      fail(ErrorCode::usage, cat("input '", input->name(), "' has two values"), "--image",
+           "give --image or --input, not both");
+    std::vector<std::string> bytes;
+    constexpr uint64_t kMaxPictureBytes = uint64_t{1} << 30;
+    for (const std::string& image : images) bytes.push_back(read_file(image, kMaxPictureBytes));
+    return {{input->name(), input->from_files({bytes.begin(), bytes.end()})}};
+  }
+  if (pixels == files.end() || !pixels->second.ends_with(".npy")) return {};
+  Tensor t = load_npy(pixels->second);
+  if (t.dtype() != DType::u8 || (input->dtype() == DType::u8)) return {};
+  files.erase(pixels);
+  return {{input->name(), input->from_pixels(t)}};
+}
+
 int run(const Options& o, const Globals& globals) {
   device::Target target = globals.target();
   auto plan = open_plan(o.model, target, compile_options(o.shapes, o.precision));
   auto executable = runtime::Executable::create(plan, registry(), target);
   const ir::Graph& g = executable->graph();
-  std::vector<ir::HostValue> inputs = load_inputs(g, pairs(o.inputs, "--input"));
+  std::map<std::string, std::string> files = pairs(o.inputs, "--input");
+  const std::map<std::string, ir::HostValue> prepared = pictures(o.model, target, o.images, files);
+  std::vector<ir::HostValue> inputs = load_inputs(g, files, prepared);
 
   TraceBuffer trace;
   runtime::RunOptions options;
@@ -120,6 +150,10 @@ Run make_run(CLI::App& app, const Globals& globals) {
   app.add_option("--input", o->inputs, "value of an input, repeated")
       ->type_name("NAME=FILE")
       ->take_all()
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--image", o->images, "picture for a plan compiled with --preprocess; repeated: a batch")
+      ->type_name("FILE")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_option("--output-dir", o->output_dir, "write each output there as NAME.npy")->type_name("DIR");

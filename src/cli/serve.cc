@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "cli/command.h"
+#include "cli/preprocess.h"
 #include "register/model.h"
 #include "register/registry.h"
 #include "runtime/executable.h"
@@ -40,7 +41,10 @@ Run make_serve(CLI::App& app, const Globals& globals) {
     }
     serve::BackendTable backends;
     backends.add("identity", serve::make_identity_backend());
-    const auto plans = serve::make_plan_backend(plan_loader(globals.target()), o->map_models);
+    const auto plans = serve::make_plan_backend(plan_loader(globals.target()), o->map_models,
+                                                [target = globals.target()](const runtime::Executable& e) {
+                                                  return open_pictures(e.plan_ptr(), target);
+                                                });
     backends.add("pelton", plans);
     backends.add("onnxruntime", plans);
     o->core.services = std::make_shared<serve::ServerServices>();

@@ -25,6 +25,15 @@ std::string list(const std::vector<double>& items) {
   return out + "]";
 }
 
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + '"';
+}
+
 }  // namespace
 
 std::string Param::str() const {
@@ -36,7 +45,7 @@ std::string Param::str() const {
     case Kind::boolean:
       return numbers[0] != 0 ? "true" : "false";
     case Kind::text:
-      return cat('"', texts[0], '"');
+      return quoted(texts[0]);
     case Kind::numbers:
       return list(numbers);
     case Kind::texts:

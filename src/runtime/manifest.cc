@@ -29,7 +29,7 @@ json to_json(const std::vector<Choice>& choices) {
 }
 
 [[noreturn]] void bad(std::string what) {
-  fail(ErrorCode::bad_format, std::move(what), "section 'manifest'");
+  fail(ErrorCode::bad_format, std::move(what));  // the caller adds the section
 }
 
 const json& get(const json& j, const char* key) {
@@ -91,6 +91,19 @@ void count_ops(const ir::Graph& g, std::map<std::string, int>& ops) {
   }
 }
 
+json parse_bounded(std::string_view content) {
+  // Strings of a manifest are bounded by its section; nesting is bounded here, since the parser recurses.
+  json j = json::parse(
+      content.begin(), content.end(),
+      [](int depth, json::parse_event_t, json&) {
+        if (depth > 8 * kMaxDepth) bad("it is nested too deep");
+        return true;
+      },
+      false);
+  if (!j.is_object()) bad("it is no JSON object");
+  return j;
+}
+
 }  // namespace
 
 std::string manifest_text(const Plan& plan, int indent) {
@@ -130,16 +143,28 @@ std::string manifest_text(const Plan& plan, int indent) {
   return j.dump(indent, ' ', false, json::error_handler_t::replace);
 }
 
+std::string preprocess_text(const Preprocess& p) {
+  return json{{"version", 1},
+              {"name", p.name},
+              {"input", p.input},
+              {"pipeline", p.pipeline},
+              {"choices", to_json(p.plan->choices)}}
+      .dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+void read_preprocess(std::string_view content, Preprocess& p, Plan& plan) {
+  const json j = parse_bounded(content);
+  if (int64_t v = integer(get(j, "version"), "version"); v != 1)
+    fail(ErrorCode::unsupported_version, cat("preprocessing of version ", v, " is not known"), "",
+         "use a newer version of Pelton");
+  p.name = text(get(j, "name"), "name");
+  p.input = text(get(j, "input"), "input");
+  p.pipeline = text(get(j, "pipeline"), "pipeline");
+  plan.choices = read_choices(get(j, "choices"), plan.graph, 0);
+}
+
 void read_manifest(std::string_view manifest, Plan& plan, Plan* unguarded) {
-  // Strings of a manifest are bounded by its section; nesting is bounded here, since the parser recurses.
-  json j = json::parse(
-      manifest.begin(), manifest.end(),
-      [](int depth, json::parse_event_t, json&) {
-        if (depth > 8 * kMaxDepth) bad("it is nested too deep");
-        return true;
-      },
-      false);
-  if (!j.is_object()) bad("it is no JSON object");
+  json j = parse_bounded(manifest);
   plan.precision = text(get(j, "precision"), "precision");
   const json& source = get(j, "source");
   plan.source = text(get(source, "name"), "source.name");

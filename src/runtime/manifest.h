@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/plan.h"
+#include "runtime/preprocess.h"
 
 namespace pelton::runtime {
 
@@ -14,5 +14,9 @@ std::string manifest_text(const Plan& plan, int indent = -1);
 // Fills what is not graph in `plan`, whose graphs are read already (the variant's too, if there is one).
 // bad_format names the entry that is wrong.
 void read_manifest(std::string_view text, Plan& plan, Plan* unguarded);
+
+// The section `preprocess`. Reading fills all but the graph in `plan`, which is read already.
+std::string preprocess_text(const Preprocess& preprocess);
+void read_preprocess(std::string_view text, Preprocess& preprocess, Plan& plan);
 
 }  // namespace pelton::runtime

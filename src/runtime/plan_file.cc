@@ -52,7 +52,8 @@ class Loader {
   std::shared_ptr<const Plan> run() {
     for (const Section& s : sections_) {
       bool known = false;
-      for (const char* name : {"manifest", "graph", "unguarded", "weights.index", "weights"})
+      for (const char* name :
+           {"manifest", "graph", "unguarded", "weights.index", "weights", "preprocess", "preprocess.ir"})
         known |= s.name == name;
       if (known) continue;
       if (s.flags & kRequired)
@@ -74,9 +75,23 @@ class Loader {
       unguarded = std::make_shared<Plan>();
       unguarded->graph = graph("unguarded");
     }
-    read_manifest(manifest, *plan, unguarded.get());
+    with_place("section 'manifest'", [&] { read_manifest(manifest, *plan, unguarded.get()); });
     plan->unguarded = unguarded;
     return plan;
+  }
+
+  std::shared_ptr<const Preprocess> preprocess() {
+    if (!find("preprocess")) return nullptr;
+    index_ = content("weights.index");
+    weights_ = section("weights");
+    auto out = std::make_shared<Preprocess>();
+    auto part = std::make_shared<Plan>();
+    part->graph = graph("preprocess.ir");
+    std::string_view text = content("preprocess");
+    with_place("section 'preprocess'", [&] { read_preprocess(text, *out, *part); });
+    part->source = out->name;
+    out->plan = part;
+    return out;
   }
 
  private:
@@ -146,7 +161,7 @@ bool is_plan(std::string_view first_bytes) {
   return first_bytes.substr(0, 8) == std::string_view(kPlanMagic, 8);
 }
 
-void save_plan(const Plan& plan, const std::string& path) {
+void save_plan(const Plan& plan, const std::string& path, const Preprocess* pictures) {
   BlobWriter blobs;
   auto store = [&](const Tensor& t) { return blobs.add(t); };
   std::string manifest = manifest_text(plan), graph = ir::to_binary(plan.graph, store), unguarded;
@@ -155,6 +170,13 @@ void save_plan(const Plan& plan, const std::string& path) {
   sections.push_back({"manifest", kRequired, kSectionAlignment, {bytes_of(manifest)}});
   sections.push_back({"graph", kRequired, kSectionAlignment, {bytes_of(graph)}});
   if (plan.unguarded) sections.push_back({"unguarded", kRequired, kSectionAlignment, {bytes_of(unguarded)}});
+  std::string preprocess, tensor_part;
+  if (pictures) {
+    preprocess = preprocess_text(*pictures);
+    tensor_part = ir::to_binary(pictures->plan->graph, store);
+    sections.push_back({"preprocess", 0, kSectionAlignment, {bytes_of(preprocess)}});
+    sections.push_back({"preprocess.ir", 0, kSectionAlignment, {bytes_of(tensor_part)}});
+  }
   sections.push_back({"weights.index", kRequired, kSectionAlignment, {bytes_of(blobs.index())}});
   sections.push_back({"weights", kRequired, kPageAlignment, blobs.parts()});
   write_sections(path, sections);
@@ -169,6 +191,13 @@ std::shared_ptr<const Plan> load_plan(const std::string& path, const LoadOptions
   return with_place(path, [&] {
     auto file = std::make_shared<const MappedFile>(path);
     return Loader(file->bytes(), file, options).run();
+  });
+}
+
+std::shared_ptr<const Preprocess> load_preprocess(const std::string& path) {
+  return with_place(path, [&] {
+    auto file = std::make_shared<const MappedFile>(path);
+    return Loader(file->bytes(), file, {.map = false}).preprocess();
   });
 }
 

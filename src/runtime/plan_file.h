@@ -6,14 +6,14 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/plan.h"
+#include "runtime/preprocess.h"
 
 namespace pelton::runtime {
 
 bool is_plan(std::string_view first_bytes);  // by the magic; eight bytes will do
 
-// Equal plans give equal bytes.
-void save_plan(const Plan& plan, const std::string& path);
+// Equal plans give equal bytes. `preprocess` may be null.
+void save_plan(const Plan& plan, const std::string& path, const Preprocess* preprocess = nullptr);
 
 struct LoadOptions {
   // false: weights are copied to private memory, for files that others may shorten meanwhile.
@@ -27,5 +27,8 @@ std::shared_ptr<const Plan> load_plan(const std::string& path, const LoadOptions
 // The same from memory that `owner` keeps alive; `bytes` must be 64-byte aligned.
 std::shared_ptr<const Plan> parse_plan(std::string_view bytes, std::shared_ptr<const void> owner,
                                        const LoadOptions& options = {});
+
+// What the plan file says about pictures; null if it takes tensors only.
+std::shared_ptr<const Preprocess> load_preprocess(const std::string& path);
 
 }  // namespace pelton::runtime

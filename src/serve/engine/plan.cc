@@ -15,6 +15,7 @@ namespace pelton::serve {
 namespace {
 
 using ExecutablePtr = std::shared_ptr<const runtime::Executable>;
+using PicturesPtr = std::shared_ptr<const runtime::PictureInput>;
 
 // A dimension for the protocol: -1 unless it is one number.
 int64_t client_dim(const Dim& d) {
@@ -24,11 +25,18 @@ int64_t client_dim(const Dim& d) {
 struct Port {
   std::string name;
   DType dtype;
-  Dims dims;  // with the batch
+  Dims dims;              // with the batch
+  bool pictures = false;  // an input that takes image files and pixels too
 };
 
-std::vector<Port> ports(const runtime::Executable& e, bool inputs) {
-  const ir::Graph& g = e.graph();
+// What a file becomes; `pictures` is null unless the plan takes them.
+struct Loaded {
+  ExecutablePtr executable;
+  PicturesPtr pictures;
+};
+
+std::vector<Port> ports(const Loaded& model, bool inputs) {
+  const ir::Graph& g = model.executable->graph();
   std::vector<Port> out;
   const auto& values = inputs ? g.inputs : g.outputs;
   for (size_t i = 0; i < values.size(); ++i) {
@@ -43,7 +51,8 @@ std::vector<Port> ports(const runtime::Executable& e, bool inputs) {
            "", "cast it in the model");
     Dims dims;
     for (const Dim& d : t.shape) dims.push_back(client_dim(d));
-    out.push_back({std::move(name), t.dtype, std::move(dims)});
+    const bool pictures = inputs && model.pictures && model.pictures->name() == name;
+    out.push_back({std::move(name), t.dtype, std::move(dims), pictures});
   }
   return out;
 }
@@ -86,11 +95,12 @@ std::string model_file(const std::string& configured, const ModelDir& dir, int64
 
 class PlanInstance final : public TensorInstance {
  public:
-  PlanInstance(const ModelConfig& config, const ExecutablePtr& e)
+  PlanInstance(const ModelConfig& config, const Loaded& model)
       : TensorInstance(config),
-        inputs_(ports(*e, true)),
-        outputs_(ports(*e, false)),
-        context_(e->context()) {}
+        pictures_(model.pictures),
+        inputs_(ports(model, true)),
+        outputs_(ports(model, false)),
+        context_(model.executable->context()) {}
 
  private:
   std::vector<TensorValue> run(const std::vector<TensorValue>& given, const CancelToken* token) override {
@@ -100,7 +110,7 @@ class PlanInstance final : public TensorInstance {
       const auto it =
           std::find_if(given.begin(), given.end(), [&](const TensorValue& t) { return t.name == port.name; });
       if (it == given.end()) fail(ErrorCode::bad_name, cat("input '", port.name, "' is missing"));
-      in.push_back(to_tensor(*it));
+      in.push_back(port.pictures && it->dtype != port.dtype ? prepared(*it) : to_tensor(*it));
     }
     runtime::RunOptions options;
     if (token) options.cancel = token->flag();
@@ -110,6 +120,11 @@ class PlanInstance final : public TensorInstance {
     for (size_t i = 0; i < out.size(); ++i)
       result.push_back(from_tensor(outputs_[i].name, std::move(out[i])));
     return result;
+  }
+
+  Tensor prepared(const TensorValue& t) const {
+    if (t.dtype == DType::string) return pictures_->from_files(split_bytes(t.data.data, t.data.size));
+    return pictures_->from_pixels(to_tensor(t));
   }
 
   static Tensor to_tensor(const TensorValue& t) {
@@ -139,20 +154,21 @@ class PlanInstance final : public TensorInstance {
     return v;
   }
 
+  const PicturesPtr pictures_;
   const std::vector<Port> inputs_, outputs_;
   runtime::Context context_;
 };
 
 class PlanEngine final : public Engine {
  public:
-  PlanEngine(ModelConfig config, ExecutablePtr e) : config_(std::move(config)), executable_(std::move(e)) {}
+  PlanEngine(ModelConfig config, Loaded model) : config_(std::move(config)), model_(std::move(model)) {}
   std::unique_ptr<Instance> make_instance(int) override {
-    return std::make_unique<PlanInstance>(config_, executable_);
+    return std::make_unique<PlanInstance>(config_, model_);
   }
 
  private:
   const ModelConfig config_;
-  const ExecutablePtr executable_;
+  const Loaded model_;
 };
 
 void check_ports(const std::vector<ModelConfig::EngineTensor>& specs, const std::vector<Port>& model,
@@ -167,6 +183,12 @@ void check_ports(const std::vector<ModelConfig::EngineTensor>& specs, const std:
       for (const Port& p : model) names += cat(names.empty() ? "" : ", ", p.name);
       fail(ErrorCode::bad_name, cat("the model has no ", what, " '", s.name, "'"), "",
            cat("its ", what, "s are: ", names));
+    }
+    if (it->pictures && s.dtype != it->dtype && (s.dtype == DType::string || s.dtype == DType::u8)) {
+      if (s.dtype == DType::u8 && s.dims.size() != 3 && (batches || s.dims.size() != 4))
+        fail(ErrorCode::bad_shape, cat("pixels of input '", s.name, "' have shape ", s.dims), "",
+             "declare dims: [ -1, -1, 3 ]");
+      continue;
     }
     if (it->dtype != s.dtype)
       fail(ErrorCode::bad_type, cat(what, " '", s.name, "' is ", wire_name(it->dtype), " in the model, ",
@@ -194,40 +216,51 @@ void check_ports(const std::vector<ModelConfig::EngineTensor>& specs, const std:
 
 class PlanBackend final : public Backend {
  public:
-  PlanBackend(PlanLoader loader, bool map_files) : loader_(std::move(loader)), map_files_(map_files) {}
+  PlanBackend(PlanLoader loader, bool map_files, PictureLoader pictures)
+      : loader_(std::move(loader)), map_files_(map_files), pictures_(std::move(pictures)) {}
 
   std::shared_ptr<const void> complete(Node& config, const ModelDir& dir, int64_t version) const override {
     if (config.has("input") && config.has("output")) return nullptr;
     std::map<std::string, std::string> parameters;
     for (const Node* e : config.messages("parameters"))
       if (const Node* v = e->message("value")) parameters[e->string("key")] = v->string("string_value");
-    ExecutablePtr e = open(config.string("default_model_filename"), parameters, dir, version);
+    auto model = std::make_shared<const Loaded>(
+        open(config.string("default_model_filename"), parameters, dir, version));
     const size_t lead = config.integer("max_batch_size") > 0 ? 1 : 0;
     for (const char* field : {"input", "output"}) {
       if (config.has(field)) continue;
-      for (const Port& p : ports(*e, field == std::string_view("input"))) {
+      for (const Port& p : ports(*model, field == std::string_view("input"))) {
         if (is_added_tensor(config, p.name)) continue;
         Node& t = config.add_message(*config.type().find(field));
         t.set("name", p.name);
+        if (p.pictures) {  // image files, one an element
+          t.set("data_type", std::string(config_type_name(DType::string)));
+          t.add(*t.type().find("dims"), lead ? int64_t{1} : int64_t{-1});
+          continue;
+        }
         t.set("data_type", std::string(config_type_name(p.dtype)));
         for (size_t i = lead; i < p.dims.size(); ++i) t.add(*t.type().find("dims"), p.dims[i]);
       }
     }
-    return e;
+    return model;
   }
 
   std::shared_ptr<Engine> load(const ModelConfig& config, const ModelDir& dir, int64_t version,
                                std::shared_ptr<const void> prepared) const override {
-    ExecutablePtr e = prepared ? std::static_pointer_cast<const runtime::Executable>(prepared)
-                               : open(config.default_file, config.parameters, dir, version);
-    check_ports(config.engine_inputs(), ports(*e, true), config.max_batch > 0, true);
-    check_ports(config.engine_outputs(), ports(*e, false), config.max_batch > 0, false);
-    return std::make_shared<PlanEngine>(config, std::move(e));
+    const Loaded model = prepared ? *std::static_pointer_cast<const Loaded>(prepared)
+                                  : open(config.default_file, config.parameters, dir, version);
+    check_ports(config.engine_inputs(), ports(model, true), config.max_batch > 0, true);
+    check_ports(config.engine_outputs(), ports(model, false), config.max_batch > 0, false);
+    return std::make_shared<PlanEngine>(config, model);
   }
 
  private:
-  ExecutablePtr open(const std::string& configured, const std::map<std::string, std::string>& parameters,
-                     const ModelDir& dir, int64_t version) const {
+  Loaded load_file(const PlanRequest& r) const {
+    return {loader_(r), pictures_ ? pictures_(r.path) : nullptr};
+  }
+
+  Loaded open(const std::string& configured, const std::map<std::string, std::string>& parameters,
+              const ModelDir& dir, int64_t version) const {
     const std::string file = model_file(configured, dir, version);
     PlanRequest r;
     for (const auto& [key, value] : parameters) {
@@ -236,12 +269,12 @@ class PlanBackend final : public Backend {
     }
     if (!has_suffix(file, ".pelton") || map_files_) {
       r.path = dir.checked_path(file);
-      return loader_(r);
+      return load_file(r);
     }
     const PrivateCopy copy(dir, file);
     r.path = copy.path();
     try {
-      return loader_(r);
+      return load_file(r);
     } catch (const Error& e) {  // the path of the copy means nothing to people
       throw Error(e.code(), e.message(), cat(dir.path(), "/", file), e.fix());
     }
@@ -249,12 +282,13 @@ class PlanBackend final : public Backend {
 
   const PlanLoader loader_;
   const bool map_files_;
+  const PictureLoader pictures_;
 };
 
 }  // namespace
 
-std::shared_ptr<const Backend> make_plan_backend(PlanLoader loader, bool map_files) {
-  return std::make_shared<PlanBackend>(std::move(loader), map_files);
+std::shared_ptr<const Backend> make_plan_backend(PlanLoader loader, bool map_files, PictureLoader pictures) {
+  return std::make_shared<PlanBackend>(std::move(loader), map_files, std::move(pictures));
 }
 
 }  // namespace pelton::serve

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "runtime/executable.h"
+#include "runtime/pictures.h"
 #include "serve/core/engine.h"
 
 namespace pelton::serve {
@@ -20,9 +20,13 @@ struct PlanRequest {
   std::string precision = "fp32";             // parameter "precision"
 };
 using PlanLoader = std::function<std::shared_ptr<const runtime::Executable>(const PlanRequest&)>;
+// The picture input of a plan that has one, else null.
+using PictureLoader = std::function<std::shared_ptr<const runtime::PictureInput>(const runtime::Executable&)>;
 
 // Plan files are read into private memory first, so that nobody who writes to them later can disturb a run;
-// with `map_files` they are mapped as they are.
-std::shared_ptr<const Backend> make_plan_backend(PlanLoader loader, bool map_files);
+// with `map_files` they are mapped as they are. An input that takes pictures is BYTES (one image file an
+// element; what a configuration left out becomes), UINT8 pixels, or the finished tensor.
+std::shared_ptr<const Backend> make_plan_backend(PlanLoader loader, bool map_files,
+                                                 PictureLoader pictures = {});
 
 }  // namespace pelton::serve

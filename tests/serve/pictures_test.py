@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans that take pictures: the pipeline, `run --image`, pixels and requests of every kind see identical tensors."""
+import base64
+import json
+import pathlib
+import struct
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from conftest import add_model, binary
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "cli"))
+from data_test import png  # noqa: E402
+
+MODEL = """graph "seen"(%x: f32[N,3,24,24]) {
+  symbol N in [0, 1000]
+  %two = constant() {value = tensor<f32[]>{2}} : f32[]
+  %0 = mul(%x, %two) : f32[N,3,24,24]
+  return %0 @"twice"
+}
+"""
+PIPELINE = """version = 1
+seed = 9
+match = "MATCH"
+source = { kind = "list", path = "list.txt" }
+[[stage]]
+op = "decode"
+[[stage]]
+op = "random_resized_crop"
+size = 24
+filter = "linear"
+[[stage]]
+op = "flip"
+[[stage]]
+op = "contrast"
+factor = { uniform = [0.6, 1.4] }
+[[stage]]
+op = "normalize"
+"""
+# 61x45, with chroma at half resolution, by Pillow.
+JPEG = base64.b64decode("""
+/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAAYEBQYFBAYGBQYHBwYIChAKCgkJChQODwwQFxQYGBcUFhYaHSUfGhsjHBYWICwgIyYnKSopGR8tMC0oMCUoKSj/2wBDAQcHBwoIChMKChMoGhYaKCgoKC
+goKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCgoKCj/wAARCAAtAD0DASIAAhEBAxEB/8QAGgABAQADAQEAAAAAAAAAAAAABgUCAwQBB//EACIQAAEEAwADAQADAAAAAAAA
+AAEAAgMRBAUSBhMhMRQiQf/EABgBAAMBAQAAAAAAAAAAAAAAAAQGBwMF/8QAIBEAAQQDAAMBAQAAAAAAAAAAAwABAgUEERITIUExUf/aAAwDAQACEQMRAD8AbszGxRUSink2yDmOAK5tztfSHDpCtl
+tjM4jpTunwHeTTRtbkR48LqFv5HSyupcWrgcZhYVT0HIddWqev1vLgaVMxTRGPlHvVuJ/Mk3jMIDW2E7xMcOjHxDtMz1FoTnVHtoQ5Zv1tci1v4yG4Gda3YtH4FsZbBStfxwWXSj5tRy0ujhk79JDh
+TTKVy/1fFvKs8iR9FEYsl0k37/qq7txnkdX1TMPFIlBpKdZCIxMqHj4Exm7+Jbo4PZzaX42AOQaR3x9vPNp7row9gW5DPGSY7KyFDFce/a4oMYscPiTaj+tWsI8GxdLeGegWihFYjaUTMIpcvr5tXj
+O0Q/qJ7fLAyf1e522ETCOkP2W17nvpMtVhyd9qnV8BOBmf9QCGP3m1Qg19UaWjSDrm0sxoWlgU7iZxvpk6HEMeH3r3pcuuiMbgnOhHXNo7BA0OCU6RgaW0iZk6iodZWJZ5fj362lmNADFai754hY6l
+ajlLYfiH+VZD+Houqg8yszpsxK8cweT6gnkG1LHuAcjRz3SOJtYeQSuMzvqnYv1h+qv12PGAmdY485jI8fi//9k=
+""")
+
+
+def run(*args, cwd, code=0):
+    p = subprocess.run([binary(), *map(str, args)], cwd=cwd, capture_output=True, text=True)
+    assert p.returncode == code, p.stderr
+    return p
+
+
+def prepare(folder, match="none"):
+    """A model that doubles what it sees, a pipeline, two pictures, and the plan of both."""
+    folder.mkdir(exist_ok=True)
+    (folder / "seen.plt").write_text(MODEL)
+    (folder / "p.toml").write_text(PIPELINE.replace("MATCH", match))
+    (folder / "a.jpg").write_bytes(JPEG)
+    (folder / "b.png").write_bytes(png(40, 31, 77))
+    (folder / "list.txt").write_text("a.jpg 0\nb.png 1\n")
+    run("compile", "seen.plt", "--preprocess", "p.toml", "-o", "seen.pelton", cwd=folder)
+    return folder
+
+
+def from_pipeline(folder):
+    run("data", "p.toml", "--eval", "--batch=2", "--save", "batch", cwd=folder)
+    return np.load(folder / "batch" / "image.npy")
+
+
+def seen(array):
+    return array / np.float32(2)  # exact
+
+
+def run_images(folder, *files):
+    run("run", "seen.pelton", *[w for f in files for w in ("--image", f)], "--output-dir", "out", cwd=folder)
+    return seen(np.load(folder / "out" / "twice.npy"))
+
+
+def answered(server, tensor, *blobs):
+    """The first output of a request with binary data, as an array."""
+    head = {"inputs": [{**tensor, "parameters": {"binary_data_size": sum(map(len, blobs))}}],
+            "outputs": [{"name": "twice", "parameters": {"binary_data": True}}]}
+    text, length = json.dumps(head).encode(), "Inference-Header-Content-Length"
+    status, headers, body = server.request("/v2/models/seen/infer", text + b"".join(blobs), headers={length: str(len(text))})
+    assert status == 200, body
+    cut = int({k.lower(): v for k, v in headers.items()}[length.lower()])
+    answer = json.loads(body[:cut])
+    return seen(np.frombuffer(body[cut:], np.float32).reshape(answer["outputs"][0]["shape"]))
+
+
+def element(data):
+    return struct.pack("<I", len(data)) + data
+
+
+@pytest.mark.parametrize("match", ["none", "pillow", "torchvision"])
+def test_pipeline_run_and_server_see_identical_tensors(serve, tmp_path, match):
+    folder = prepare(tmp_path / "work", match)
+    expected = from_pipeline(folder)
+    assert expected.shape == (2, 3, 24, 24) and expected.std() > 0.1
+    np.testing.assert_array_equal(run_images(folder, "a.jpg", "b.png"), expected)
+
+    plan = (folder / "seen.pelton").read_bytes()
+    add_model(serve.repository, "seen", 'backend: "pelton" max_batch_size: 8', files={"1/model.pelton": plan})
+    server = serve()
+    meta = server.json("/v2/models/seen")[1]["inputs"]
+    assert meta == [{"name": "x", "datatype": "BYTES", "shape": [-1, 1]}]
+    files = [element((folder / f).read_bytes()) for f in ("a.jpg", "b.png")]
+    got = answered(server, {"name": "x", "datatype": "BYTES", "shape": [2, 1]}, *files)
+    np.testing.assert_array_equal(got, expected)
+    status, answer = server.json("/v2/models/seen/infer", {"inputs": [
+        {"name": "x", "datatype": "BYTES", "shape": [1, 1], "data": ["no picture"]}]})
+    assert status == 400 and "picture 0" in answer["error"] and "'x'" in answer["error"]
+
+
+@pytest.mark.parametrize("match", ["none", "pillow"])
+def test_pixels_give_the_same_tensor(serve, tmp_path, match):
+    """Raw pixels go through the compiled tensor part: equal bits under match, 1e-4 of a deviation without."""
+    folder = prepare(tmp_path / "work", match)
+    expected = from_pipeline(folder)[1:]
+    rows = [[[77, 178, y % 256]] * 40 for y in range(31)]
+    pixels = np.array(rows, np.uint8)
+    np.save(folder / "pixels.npy", pixels)
+    run("run", "seen.pelton", "--input", "x=pixels.npy", "--output-dir", "out", cwd=folder)
+    one = seen(np.load(folder / "out" / "twice.npy"))
+    bound = 0 if match != "none" else 1e-4
+    np.testing.assert_allclose(one, expected, rtol=0, atol=bound)
+
+    config = """backend: "pelton" max_batch_size: 4
+    input [ { name: "x" data_type: TYPE_UINT8 dims: [ -1, -1, 3 ] } ]
+    output [ { name: "twice" data_type: TYPE_FP32 dims: [ 3, 24, 24 ] } ]"""
+    plan = (folder / "seen.pelton").read_bytes()
+    add_model(serve.repository, "seen", config, files={"1/model.pelton": plan})
+    got = answered(serve(), {"name": "x", "datatype": "UINT8", "shape": [1, 31, 40, 3]}, pixels.tobytes())
+    np.testing.assert_array_equal(got, one)
