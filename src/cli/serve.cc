@@ -41,10 +41,9 @@ Run make_serve(CLI::App& app, const Globals& globals) {
     }
     serve::BackendTable backends;
     backends.add("identity", serve::make_identity_backend());
-    const auto plans = serve::make_plan_backend(plan_loader(globals.target()), o->map_models,
-                                                [target = globals.target()](const runtime::Executable& e) {
-                                                  return open_pictures(e.plan_ptr(), target);
-                                                });
+    const auto plans = serve::make_plan_backend(
+        plan_loader(globals.target()), o->map_models,
+        [target = globals.target()](const std::string& path) { return open_pictures(path, target); });
     backends.add("pelton", plans);
     backends.add("onnxruntime", plans);
     o->core.services = std::make_shared<serve::ServerServices>();

@@ -68,7 +68,7 @@ def test_what_is_refused(pelton, tmp_path):
     prepare(tmp_path, PIPELINE.replace("size = 8", "size = 9"))
     assert_error(pelton(*compiled, "--preprocess", "p.toml"), 1, "f32[N,3,9,9]", "f32[N,3,8,8]", "resize or crop")
     prepare(tmp_path, PIPELINE.replace("uniform = [-5, 5]", "").replace("{  }", "5"))
-    assert_error(pelton(*compiled, "--preprocess", "p.toml"), 1, "'rotate'", "line 9", 'when = "train"')
+    assert_error(pelton(*compiled, "--preprocess", "p.toml"), 1, "'rotate'", "line 8", 'when = "train"')
     prepare(tmp_path)
     assert pelton(*compiled, "--preprocess", "p.toml").code == 0
     bad = pelton("run", "m.pelton", "--image", "p.toml", "--input", "b=b.npy")

@@ -2,17 +2,13 @@
 """Plans that take pictures: the pipeline, `run --image`, pixels and requests of every kind see identical tensors."""
 import base64
 import json
-import pathlib
 import struct
 import subprocess
-import sys
+import zlib
 
 import numpy as np
 import pytest
 from conftest import add_model, binary
-
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "cli"))
-from data_test import png  # noqa: E402
 
 MODEL = """graph "seen"(%x: f32[N,3,24,24]) {
   symbol N in [0, 1000]
@@ -51,6 +47,18 @@ ajlLYfiH+VZD+Houqg8yszpsxK8cweT6gnkG1LHuAcjRz3SOJtYeQSuMzvqnYv1h+qv12PGAmdY485jI
 """)
 
 
+def png(pixels):
+    """u8 [h, w, 3] as a file."""
+    chunk = lambda kind, body: struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+    h, w, _ = pixels.shape
+    rows = b"".join(b"\0" + row.tobytes() for row in pixels)
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", w, h, 8, 2, 0, 0, 0))
+            + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+PIXELS = np.random.default_rng(2).integers(0, 256, (31, 40, 3), np.uint8)
+
+
 def run(*args, cwd, code=0):
     p = subprocess.run([binary(), *map(str, args)], cwd=cwd, capture_output=True, text=True)
     assert p.returncode == code, p.stderr
@@ -63,7 +71,7 @@ def prepare(folder, match="none"):
     (folder / "seen.plt").write_text(MODEL)
     (folder / "p.toml").write_text(PIPELINE.replace("MATCH", match))
     (folder / "a.jpg").write_bytes(JPEG)
-    (folder / "b.png").write_bytes(png(40, 31, 77))
+    (folder / "b.png").write_bytes(png(PIXELS))
     (folder / "list.txt").write_text("a.jpg 0\nb.png 1\n")
     run("compile", "seen.plt", "--preprocess", "p.toml", "-o", "seen.pelton", cwd=folder)
     return folder
@@ -124,9 +132,7 @@ def test_pixels_give_the_same_tensor(serve, tmp_path, match):
     """Raw pixels go through the compiled tensor part: equal bits under match, 1e-4 of a deviation without."""
     folder = prepare(tmp_path / "work", match)
     expected = from_pipeline(folder)[1:]
-    rows = [[[77, 178, y % 256]] * 40 for y in range(31)]
-    pixels = np.array(rows, np.uint8)
-    np.save(folder / "pixels.npy", pixels)
+    np.save(folder / "pixels.npy", PIXELS)
     run("run", "seen.pelton", "--input", "x=pixels.npy", "--output-dir", "out", cwd=folder)
     one = seen(np.load(folder / "out" / "twice.npy"))
     bound = 0 if match != "none" else 1e-4
@@ -137,5 +143,5 @@ def test_pixels_give_the_same_tensor(serve, tmp_path, match):
     output [ { name: "twice" data_type: TYPE_FP32 dims: [ 3, 24, 24 ] } ]"""
     plan = (folder / "seen.pelton").read_bytes()
     add_model(serve.repository, "seen", config, files={"1/model.pelton": plan})
-    got = answered(serve(), {"name": "x", "datatype": "UINT8", "shape": [1, 31, 40, 3]}, pixels.tobytes())
+    got = answered(serve(), {"name": "x", "datatype": "UINT8", "shape": [1, 31, 40, 3]}, PIXELS.tobytes())
     np.testing.assert_array_equal(got, one)

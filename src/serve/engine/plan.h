@@ -20,8 +20,8 @@ struct PlanRequest {
   std::string precision = "fp32";             // parameter "precision"
 };
 using PlanLoader = std::function<std::shared_ptr<const runtime::Executable>(const PlanRequest&)>;
-// The picture input of a plan that has one, else null.
-using PictureLoader = std::function<std::shared_ptr<const runtime::PictureInput>(const runtime::Executable&)>;
+// The picture input of a plan file that has one, else null.
+using PictureLoader = std::function<std::shared_ptr<const runtime::PictureInput>(const std::string& path)>;
 
 // Plan files are read into private memory first, so that nobody who writes to them later can disturb a run;
 // with `map_files` they are mapped as they are. An input that takes pictures is BYTES (one image file an
