@@ -23,11 +23,6 @@ bool takes_pictures(const Graph& g, ValueId v) {
   return channels(t.shape[1]) || channels(t.shape[3]);
 }
 
-// Pictures are prepared on the host, whatever the model runs on.
-device::Target host_of(const device::Target& target) {
-  return target.kind == device::Kind::cpu ? target : find_device("cpu", 0);
-}
-
 ValueId choose_input(const Graph& g, const std::string& wanted, const std::string& where) {
   std::string names, fitting;
   std::vector<ValueId> found;
@@ -79,6 +74,7 @@ std::shared_ptr<const runtime::Preprocess> compile_preprocess(const Graph& model
   CompileOptions own = options;  // shapes name inputs of the model; pixels are not made less exact
   own.shapes.clear();
   own.precision = "fp32";
+  // Pictures are prepared on the host, whatever the model runs on.
   out->plan = std::make_shared<runtime::Plan>(compile_model(std::move(part), host_of(target), own));
   return out;
 }

@@ -22,9 +22,9 @@ When when_of(const StageSpec& s, const std::string& where) {
 }
 
 bool always_random(std::string_view op) {
-  constexpr std::string_view names[] = {"rand_augment", "trivial_augment", "auto_augment",
-                                        "ssd_crop",     "perspective",     "erase",
-                                        "noise",        "grid_mask",       "spec_augment"};
+  constexpr std::string_view names[] = {"rand_augment", "trivial_augment", "auto_augment", "ssd_crop",
+                                        "perspective",  "erase",           "noise",        "grid_mask",
+                                        "spec_augment", "mixup",           "cutmix"};
   return std::ranges::find(names, op) != std::end(names);
 }
 

@@ -291,6 +291,7 @@ bool Pipeline::next(Batch& batch) {
              out.bad.empty() ? "" : cat(out.bad[0].origin, ": ", out.bad[0].reason)),
          core.maker.spec().name);
   work->builder->build(keep, work->blank, out);
+  core.maker.finish(out);
   m.works.pop_front();
   ++m.step;
   ++m.batches;

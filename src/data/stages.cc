@@ -10,13 +10,6 @@
 namespace pelton::data {
 namespace {
 
-Match match_from(const std::string& s) {
-  return s == "pillow"        ? Match::pillow
-         : s == "torchvision" ? Match::torchvision
-         : s == "opencv"      ? Match::opencv
-                              : Match::none;
-}
-
 std::string text_of(const Options& options) {
   std::string out;
   for (const auto& [key, value] : options) append(out, cat(key, "=", value.str(), ";"));
@@ -34,6 +27,13 @@ const Schema& parts_schema(bool mixed) {
 }
 
 }  // namespace
+
+Match match_from(const std::string& s) {
+  return s == "pillow"        ? Match::pillow
+         : s == "torchvision" ? Match::torchvision
+         : s == "opencv"      ? Match::opencv
+                              : Match::none;
+}
 
 std::unique_ptr<Source> open_source(const SourceSpec& spec, const std::string& folder, uint64_t seed,
                                     const std::string& where) {
@@ -70,7 +70,15 @@ SampleMaker::SampleMaker(PipelineSpec spec, std::shared_ptr<const Source> source
       options.erase(device);
     }
     const StageKind& kind = stage_kind(s.op, where);
-    stages_.push_back(kind.make(Args(kind.schema, options, where), match));
+    const Args args(kind.schema, options, where);
+    if (kind.make_batch) {
+      batch_stages_.push_back(kind.make_batch(args));
+      continue;
+    }
+    if (!batch_stages_.empty())
+      fail(ErrorCode::usage, cat(s.op, " works on samples and stands behind a stage that works on batches"),
+           where, "put mixup and cutmix last");
+    stages_.push_back(kind.make(args, match));
   }
 }
 
@@ -92,6 +100,14 @@ Sample SampleMaker::make(int64_t index, int64_t epoch, std::string* op) const {
   }
   times_[stages_.size()].fetch_add(now_ns() - before, std::memory_order_relaxed);
   return s;
+}
+
+void SampleMaker::finish(Batch& batch) const {
+  for (size_t i = 0; i < batch_stages_.size(); ++i)
+    batch_stages_[i](batch, [&](int64_t index) {
+      return Draw(spec_.seed, static_cast<uint64_t>(batch.epoch), static_cast<uint64_t>(index),
+                  static_cast<uint32_t>(stages_.size() + i));
+    });
 }
 
 std::string SampleMaker::fingerprint() const {

@@ -14,14 +14,19 @@ namespace pelton::data {
 std::unique_ptr<Source> open_source(const SourceSpec& spec, const std::string& folder, uint64_t seed,
                                     const std::string& where);
 
+Match match_from(const std::string& s);  // of a checked description
+
 class SampleMaker {
  public:
   // Stages are checked and bound to their options here, so that a wrong option never waits for its first
   // sample.
   SampleMaker(PipelineSpec spec, std::shared_ptr<const Source> source);
 
-  // Reads sample `index` and runs all stages. On an error, `op` tells where it came from ("read" or a stage).
+  // Reads sample `index` and runs all stages on samples. On an error, `op` tells where it came from ("read"
+  // or a stage).
   Sample make(int64_t index, int64_t epoch, std::string* op = nullptr) const;
+
+  void finish(Batch& batch) const;  // the stages on batches
 
   const PipelineSpec& spec() const { return spec_; }
   const Source& source() const { return *source_; }
@@ -34,7 +39,8 @@ class SampleMaker {
  private:
   PipelineSpec spec_;
   std::shared_ptr<const Source> source_;
-  std::vector<StageFn> stages_;
+  std::vector<StageFn> stages_;        // the first of the description's
+  std::vector<BatchFn> batch_stages_;  // the rest
   std::unique_ptr<std::atomic<int64_t>[]> times_;
 };
 

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Headers of tar and TFRecord files, pipeline descriptions and saved states. The first byte chooses.
+// Headers of tar, TFRecord and RecordIO files, Datum messages, pipeline descriptions and saved states. The
+// first byte chooses.
 #include <algorithm>
 #include <cstring>
 #include <string>
 
 #include "data/pipeline.h"
+#include "data/source/datum.h"
+#include "data/source/recordio.h"
 #include "data/source/tar_index.h"
 #include "data/source/tfrecord.h"
 #include "fuzz/fuzz.h"
@@ -15,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   return fuzz::feed(data + 1, size - 1, [&](std::string_view bytes) {
     const int64_t n = static_cast<int64_t>(bytes.size());
-    switch (data[0] % 4) {
+    switch (data[0] % 6) {
       case 0:
         for (const TarMember& m : tar_members(
                  n,
@@ -38,6 +41,27 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       case 2:
         parse_pipeline(std::string(bytes), "fuzz.toml", "");
         break;
+      case 4:
+        for (const Record& r : recordio_index(
+                 n,
+                 [&](int64_t at, std::span<uint8_t> into) {
+                   std::memcpy(into.data(), bytes.data() + at, into.size());
+                 },
+                 "fuzz"))
+          for (const RecordPart& p : r)
+            PELTON_CHECK(p.offset >= 0 && p.size >= 0 && p.offset + p.size <= n, "a record outside the file");
+        break;
+      case 5: {
+        Sample datum, image;
+        Tensor payload(DType::u8, {n});
+        if (n) std::memcpy(payload.mutable_data(), bytes.data(), bytes.size());
+        try {
+          read_image_record(payload, image, "fuzz");
+        } catch (const Error&) {
+        }
+        read_datum(bytes, datum);
+        break;
+      }
       default:
         PipelineState::parse(std::string(bytes));
         break;

@@ -176,6 +176,10 @@ source = { kind = "mix", weights = [1, 2], count = 3, sources = [{ kind = "folde
 op = "rotate"
 angle = { uniform = [-10, 10] }
 """
+    record = struct.pack("<IfQQ", 0, 3.0, 7, 0) + JPEG
+    yield "recordio", b"\4" + struct.pack("<II", 0xCED7230A, len(record)) + record + bytes(-len(record) % 4)
+    yield "image_record", b"\5" + record
+    yield "datum", b"\5\x08\3\x10\1\x18\2\x22\6BbGgRr\x28\11"
     yield "state", b"\3" + b"1 3 14 0123456789abcdef-01234567"
 
 

@@ -41,18 +41,27 @@ void manifest(std::string_view text) {
   runtime::read_manifest(text, plan, &unguarded);
 }
 
+void preprocess(std::string_view text) {
+  runtime::Preprocess out;
+  runtime::Plan plan;
+  plan.graph = ir::parse_graph("graph \"g\"(%x: f32[2]) {\n  %0 = neg(%x) : f32[2]\n  return %0\n}");
+  runtime::read_preprocess(text, out, plan);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   return pelton::fuzz::feed(data + 1, size - 1, [&](std::string_view bytes) {
-    switch (data[0] % 3) {
+    switch (data[0] % 4) {
       case 0:
         return whole_file(bytes);
       case 1:
         return graph(bytes);
-      default:
+      case 2:
         return manifest(bytes);
+      default:
+        return preprocess(bytes);
     }
   });
 }

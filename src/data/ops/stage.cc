@@ -9,7 +9,7 @@ const std::vector<StageKind>& stage_kinds() {
   static const std::vector<StageKind> kinds = [] {
     std::vector<StageKind> all;
     for (auto make : {basic_stage_kinds, geometry_stage_kinds, colour_stage_kinds, pixel_stage_kinds,
-                      policy_stage_kinds, audio_stage_kinds})
+                      policy_stage_kinds, mix_stage_kinds, audio_stage_kinds})
       for (StageKind& k : make()) all.push_back(std::move(k));
     return all;
   }();

@@ -5,16 +5,20 @@
 
 #include <functional>
 
+#include "data/batch.h"
 #include "data/sample.h"
 #include "data/schema.h"
 
 namespace pelton::data {
 
 using StageFn = std::function<void(Sample&, const Draw&)>;
+// A stage on finished batches; the function gives the draws of a sample by its index.
+using BatchFn = std::function<void(Batch&, const std::function<Draw(int64_t)>&)>;
 
 struct StageKind {
   Schema schema;
-  std::function<StageFn(const Args&, Match)> make;
+  std::function<StageFn(const Args&, Match)> make;      // empty for stages on batches
+  std::function<BatchFn(const Args&)> make_batch = {};  // empty for stages on samples
 };
 const std::vector<StageKind>& stage_kinds();
 const StageKind& stage_kind(std::string_view op,
@@ -26,6 +30,7 @@ std::vector<StageKind> geometry_stage_kinds();  // crops, resizes, flips, rotati
 std::vector<StageKind> colour_stage_kinds();    // brightness ... grayscale
 std::vector<StageKind> pixel_stage_kinds();     // blur, noise, erase ...
 std::vector<StageKind> policy_stage_kinds();    // rand_augment, trivial_augment
+std::vector<StageKind> mix_stage_kinds();       // mixup, cutmix
 std::vector<StageKind> audio_stage_kinds();     // decode_audio ... spec_augment
 
 // --- shared by the files

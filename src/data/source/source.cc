@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "base/file.h"
+#include "data/source/http.h"
 #if PELTON_HAVE_ZSTD
 #include <zstd.h>
 #endif
@@ -153,8 +154,13 @@ class FromFunction : public Source {
 
 }  // namespace
 
-PositionedFile::PositionedFile(std::string path)
-    : path_(std::move(path)), fd_(open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
+PositionedFile::PositionedFile(std::string path) : path_(std::move(path)) {
+  if (is_url(path_)) {
+    http_ = std::make_unique<HttpFile>(path_);
+    size_ = http_->size();
+    return;
+  }
+  fd_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd_ < 0) fail_errno(errno, "open", path_);
   struct stat st {};
   if (fstat(fd_, &st) != 0) fail_errno(errno, "inspect", path_);
@@ -162,10 +168,11 @@ PositionedFile::PositionedFile(std::string path)
   size_ = st.st_size;
 }
 PositionedFile::~PositionedFile() {
-  close(fd_);
+  if (fd_ >= 0) close(fd_);
 }
 
 void PositionedFile::read(int64_t offset, std::span<uint8_t> into) const {
+  if (http_) return http_->read(offset, into);
   for (size_t done = 0; done < into.size();) {
     const ssize_t n = pread(fd_, into.data() + done, into.size() - done, offset + static_cast<int64_t>(done));
     if (n < 0 && errno == EINTR) continue;
@@ -187,7 +194,7 @@ Tensor PositionedFile::read_bytes(int64_t offset, int64_t count) const {
 }
 
 std::string below(const std::string& folder, const std::string& path) {
-  return path.starts_with('/') || folder.empty() ? path : cat(folder, "/", path);
+  return path.starts_with('/') || folder.empty() || is_url(path) ? path : cat(folder, "/", path);
 }
 
 Tensor whole_file(const std::string& path) {
@@ -210,7 +217,8 @@ const std::vector<SourceKind>& source_kinds() {
   static const std::vector<SourceKind> kinds = [] {
     std::vector<SourceKind> all;
     for (auto make : {file_source_kinds, array_source_kinds, table_source_kinds, archive_source_kinds,
-                      tfrecord_source_kinds, coco_source_kinds})
+                      tfrecord_source_kinds, coco_source_kinds, token_source_kinds, recordio_source_kinds,
+                      lmdb_source_kinds})
       for (SourceKind& k : make()) all.push_back(std::move(k));
     return all;
   }();

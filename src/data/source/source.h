@@ -43,7 +43,10 @@ std::unique_ptr<Source> from_function(int64_t size, std::function<Sample(int64_t
 
 // --- for the sources themselves
 
+class HttpFile;
+
 // A file read by position from any thread. A file that shrank since it was opened is an io error.
+// Paths that start with http:// or https:// are read by ranges (data/source/http.h).
 class PositionedFile {
  public:
   explicit PositionedFile(std::string path);
@@ -56,8 +59,9 @@ class PositionedFile {
 
  private:
   std::string path_;
-  int fd_;
+  int fd_ = -1;
   int64_t size_ = 0;
+  std::unique_ptr<const HttpFile> http_;
 };
 
 std::string below(const std::string& folder, const std::string& path);
@@ -75,5 +79,8 @@ std::vector<SourceKind> table_source_kinds();     // csv
 std::vector<SourceKind> archive_source_kinds();   // tar
 std::vector<SourceKind> tfrecord_source_kinds();  // tfrecord
 std::vector<SourceKind> coco_source_kinds();      // coco
+std::vector<SourceKind> token_source_kinds();     // tokens
+std::vector<SourceKind> recordio_source_kinds();  // recordio
+std::vector<SourceKind> lmdb_source_kinds();      // lmdb
 
 }  // namespace pelton::data

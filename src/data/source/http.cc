@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/source/http.h"
+
+#include "base/error.h"
+#if PELTON_HAVE_CURL
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "data/source/curl.h"
+#endif
+
+namespace pelton::data {
+
+#if PELTON_HAVE_CURL
+namespace {
+
+bool listed(std::string_view name) {
+  const char* list = std::getenv("PELTON_HTTP_ALLOW");
+  std::string_view rest = list ? list : "";
+  while (!rest.empty()) {
+    const size_t end = std::min(rest.find(','), rest.size());
+    std::string_view item = rest.substr(0, end);
+    while (!item.empty() && item.front() == ' ') item.remove_prefix(1);
+    while (!item.empty() && item.back() == ' ') item.remove_suffix(1);
+    if (!item.empty() && item == name) return true;
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return false;
+}
+
+std::string host_of(std::string_view url) {
+  std::string_view rest = url.substr(url.find("://") + 3);
+  rest = rest.substr(0, rest.find_first_of("/?#"));
+  if (const size_t at = rest.rfind('@'); at != rest.npos) rest.remove_prefix(at + 1);
+  if (rest.starts_with('[')) return std::string(rest.substr(1, rest.find(']') - 1));
+  return std::string(rest.substr(0, rest.find(':')));
+}
+
+std::string lowered(std::string_view s) {
+  std::string out(s);
+  for (char& c : out)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return out;
+}
+
+std::string address_text(const sockaddr* a) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  const void* from = a->sa_family == AF_INET
+                         ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in*>(a)->sin_addr)
+                         : static_cast<const void*>(&reinterpret_cast<const sockaddr_in6*>(a)->sin6_addr);
+  return inet_ntop(a->sa_family, from, text.data(), text.size()) ? text.data() : "";
+}
+
+// One request on its way.
+struct Transfer {
+  bool allowed = false;  // the URL's own host is on the list
+  std::string refused;   // an address that is not
+  std::span<uint8_t> into;
+  size_t received = 0;
+  long status = 0;
+  int64_t total = -1, start = -1;  // of Content-Range
+  std::string tag, date;
+};
+
+// Sees every address before it is connected to, those of redirects too.
+curl_socket_t open_socket(void* user, curlsocktype, curl_sockaddr* a) {
+  auto& t = *static_cast<Transfer*>(user);
+  const std::string text =
+      a->family == AF_INET || a->family == AF_INET6 ? address_text(&a->addr) : std::string("another family");
+  if (!t.allowed && !listed(text) && is_private_address(text)) {
+    t.refused = text;
+    return CURL_SOCKET_BAD;
+  }
+  return socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
+}
+
+size_t take_body(char* data, size_t, size_t n, void* user) {
+  auto& t = *static_cast<Transfer*>(user);
+  if (t.status == 200) return 0;  // a whole file that nobody asked for: break off
+  if (t.status != 206) return n;  // the text of an error
+  const size_t some = std::min(n, t.into.size() - t.received);
+  if (some) std::memcpy(t.into.data() + t.received, data, some);
+  t.received += some;
+  return n;
+}
+
+std::optional<int64_t> number(std::string_view s) {
+  int64_t v = 0;
+  const auto r = std::from_chars(s.data(), s.data() + s.size(), v);
+  if (r.ec != std::errc() || r.ptr != s.data() + s.size() || v < 0) return std::nullopt;
+  return v;
+}
+
+size_t take_header(char* data, size_t, size_t n, void* user) {
+  auto& t = *static_cast<Transfer*>(user);
+  std::string_view line(data, n);
+  while (!line.empty() && (line.back() == '\r' || line.back() == '\n')) line.remove_suffix(1);
+  if (line.starts_with("HTTP/")) {  // of the last answer, after redirects
+    const size_t at = line.find(' ');
+    t.status = at == line.npos ? 0 : number(line.substr(at + 1, 3)).value_or(0);
+    t.total = t.start = -1;
+    t.tag.clear();
+    return n;
+  }
+  const size_t colon = line.find(':');
+  if (colon == line.npos) return n;
+  const std::string key = lowered(line.substr(0, colon));
+  std::string_view value = line.substr(colon + 1);
+  while (value.starts_with(' ')) value.remove_prefix(1);
+  if (key == "location" && t.status / 100 == 3) {  // the list holds for where a redirect leads, too
+    if (value.find("://") != value.npos)
+      t.allowed = listed(host_of(value));
+    else if (value.starts_with("//"))
+      t.allowed = listed(host_of(cat("http:", value)));
+  }
+  if (key == "etag") t.tag = value;
+  if (key == "last-modified") t.date = value;
+  if (key == "content-range" && value.starts_with("bytes ")) {  // bytes 0-99/1234
+    value.remove_prefix(6);
+    const size_t dash = value.find('-'), slash = value.find('/');
+    if (dash != value.npos && slash != value.npos && dash < slash) {
+      t.start = number(value.substr(0, dash)).value_or(-1);
+      t.total = number(value.substr(slash + 1)).value_or(-1);
+    }
+  }
+  return n;
+}
+
+// A handle for each thread keeps its connections.
+CURL* handle() {
+  struct Close {
+    void operator()(CURL* c) const { curl().easy_cleanup(c); }
+  };
+  thread_local std::unique_ptr<CURL, Close> h(curl().easy_init());
+  if (!h) fail(ErrorCode::out_of_memory, "libcurl gives no handle");
+  return h.get();
+}
+
+// "": done. Else why not; `final`: trying again will not help.
+std::string request(const std::string& url, const HttpLimits& limits, int64_t offset, Transfer& t,
+                    bool& final) {
+  const CurlApi& c = curl();
+  CURL* h = handle();
+  c.easy_reset(h);
+  t.allowed = listed(host_of(url));
+  const std::string range = cat(offset, "-", offset + static_cast<int64_t>(t.into.size()) - 1);
+  c.easy_setopt(h, CURLOPT_URL, url.c_str());
+  c.easy_setopt(h, CURLOPT_RANGE, range.c_str());
+  c.easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
+  c.easy_setopt(h, CURLOPT_PROTOCOLS_STR, "http,https");
+  c.easy_setopt(h, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
+  c.easy_setopt(h, CURLOPT_FOLLOWLOCATION, 1L);
+  c.easy_setopt(h, CURLOPT_MAXREDIRS, 5L);
+  c.easy_setopt(h, CURLOPT_PROXY, "");  // a proxy would hide the address that is reached
+  c.easy_setopt(h, CURLOPT_CONNECTTIMEOUT, static_cast<long>(limits.silence_s));
+  c.easy_setopt(h, CURLOPT_LOW_SPEED_LIMIT, 1L);
+  c.easy_setopt(h, CURLOPT_LOW_SPEED_TIME, static_cast<long>(limits.silence_s));
+  c.easy_setopt(h, CURLOPT_USERAGENT, "pelton");
+  c.easy_setopt(h, CURLOPT_OPENSOCKETFUNCTION, open_socket);
+  c.easy_setopt(h, CURLOPT_OPENSOCKETDATA, &t);
+  c.easy_setopt(h, CURLOPT_HEADERFUNCTION, take_header);
+  c.easy_setopt(h, CURLOPT_HEADERDATA, &t);
+  c.easy_setopt(h, CURLOPT_WRITEFUNCTION, take_body);
+  c.easy_setopt(h, CURLOPT_WRITEDATA, &t);
+  const CURLcode code = c.easy_perform(h);
+  final = true;
+  if (!t.refused.empty()) return cat("the address ", t.refused, " is private and not in PELTON_HTTP_ALLOW");
+  if (t.status == 200) return "the server does not answer ranges";
+  final = code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_URL_MALFORMAT ||
+          code == CURLE_TOO_MANY_REDIRECTS || code == CURLE_PEER_FAILED_VERIFICATION;
+  if (code != CURLE_OK) return c.easy_strerror(code);
+  if (t.status == 429 || t.status >= 500) return cat("the server answers ", t.status);
+  final = true;
+  if (t.status != 206) return cat("the server answers ", t.status);
+  if (t.start != offset) return cat("the server answers bytes from ", t.start, " when asked from ", offset);
+  final = false;
+  if (t.received < t.into.size())
+    return cat("the body ended after ", t.received, " of ", t.into.size(), " bytes");
+  return {};
+}
+
+}  // namespace
+
+HttpFile::HttpFile(std::string url, HttpLimits limits) : url_(std::move(url)), limits_(limits) {
+  uint8_t first = 0;
+  int64_t wait = limits_.wait_ms;
+  for (int attempt = 1;; ++attempt) {
+    Transfer t;
+    t.into = {&first, 1};
+    bool final = false;
+    const std::string why = request(url_, limits_, 0, t, final);
+    if (t.status == 416) return;  // empty
+    if (why.empty() && t.total < 0)
+      fail(ErrorCode::io, "the server does not say how large the file is", url_);
+    if (why.empty()) {
+      size_ = t.total;
+      tag_ = t.tag.empty() ? t.date : t.tag;
+      return;
+    }
+    if (final || attempt >= limits_.tries)
+      fail(t.status == 404 ? ErrorCode::not_found : ErrorCode::io,
+           cat(why, attempt > 1 ? cat(", after ", attempt, " tries") : std::string()), url_,
+           t.refused.empty() ? "" : "set PELTON_HTTP_ALLOW to the host if it may be read");
+    std::this_thread::sleep_for(std::chrono::milliseconds(wait));
+    wait = std::min<int64_t>(2 * wait, 5000);
+  }
+}
+
+void HttpFile::read(int64_t offset, std::span<uint8_t> into) const {
+  int64_t wait = limits_.wait_ms;
+  for (int idle = 0; !into.empty();) {
+    Transfer t;
+    t.into = into;
+    bool final = false;
+    const std::string why = request(url_, limits_, offset, t, final);
+    const std::string& tag = t.tag.empty() ? t.date : t.tag;
+    if (t.status == 206 &&
+        ((t.total >= 0 && t.total != size_) || (!tag_.empty() && !tag.empty() && tag != tag_)))
+      fail(ErrorCode::io,
+           cat("the file has changed: ", t.total, " bytes, but ", size_, " when it was opened"), url_,
+           "do not change files while they are read");
+    if (why.empty()) return;
+    if (t.received > 0) {  // what came is good; go on behind it
+      offset += static_cast<int64_t>(t.received);
+      into = into.subspan(t.received);
+      idle = 0;
+      wait = limits_.wait_ms;
+    } else {
+      ++idle;
+    }
+    if (final || idle >= limits_.tries)
+      fail(ErrorCode::io, cat(why, idle > 1 ? cat(", after ", idle, " tries") : std::string()),
+           cat(url_, " at byte ", offset));
+    std::this_thread::sleep_for(std::chrono::milliseconds(wait));
+    wait = std::min<int64_t>(2 * wait, 5000);
+  }
+}
+
+#else
+HttpFile::HttpFile(std::string url, HttpLimits) {
+  fail(ErrorCode::unsupported_op, "this build cannot read URLs", url,
+       "install the libcurl headers and rebuild");
+}
+void HttpFile::read(int64_t, std::span<uint8_t>) const {}
+#endif
+
+}  // namespace pelton::data

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sources behind HTTP: a server on loopback that drops, delays, cuts and redirects."""
+import http.server
+import io
+import socketserver
+import tarfile
+import threading
+import time
+
+import numpy as np
+import pytest
+from conftest import assert_error
+from data_test import png
+
+PIPELINE = """version = 1
+source = { kind = "tar", shards = "URL" }
+[[stage]]
+op = "decode"
+[[stage]]
+op = "resize"
+size = 8
+"""
+
+
+def shard(n=4):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for i in range(n):
+            for name, content in ((f"{i:03}.png", png(30, 20, 10 * i)), (f"{i:03}.cls", str(i % 3).encode())):
+                info = tarfile.TarInfo(name)
+                info.size = len(content)
+                tar.addfile(info, io.BytesIO(content))
+    return out.getvalue()
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *args):
+        pass
+
+    def do_GET(self):
+        s = self.server
+        s.requests.append(self.path)
+        if self.path == "/moved.tar":
+            self.send_response(302)
+            self.send_header("Location", s.target)
+            self.send_header("Content-Length", "0")
+            return self.end_headers()
+        if self.path != "/a.tar":
+            return self.send_error(404)
+        mode = s.mode(self.headers["Range"])
+        if mode == "drop":
+            self.close_connection = True
+            return self.connection.close()
+        if mode == "busy":
+            return self.send_error(503)
+        if mode == "silent":
+            time.sleep(3)
+        first, last = self.headers["Range"][6:].split("-")
+        whole = s.content if mode != "changed" else s.content + bytes(512)
+        first, last = int(first), min(int(last), len(whole) - 1)
+        body = whole[first:last + 1] if mode != "ignore" else whole
+        self.send_response(206 if mode != "ignore" else 200)
+        if mode != "ignore":
+            self.send_header("Content-Range", f"bytes {first}-{last}/{len(whole)}")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if mode == "cut":
+            self.wfile.write(body[:len(body) // 2])
+            self.wfile.flush()
+            self.close_connection = True
+            return self.connection.close()
+        self.wfile.write(body)
+
+
+class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *args):
+        pass
+
+
+@pytest.fixture
+def server():
+    s = Server(("127.0.0.1", 0), Handler)
+    s.content, s.requests, s.mode, s.target = shard(), [], lambda range: "good", ""
+    s.url = f"http://127.0.0.1:{s.server_port}"
+    threading.Thread(target=s.serve_forever, daemon=True).start()
+    yield s
+    s.shutdown()
+
+
+def at_first(mode):
+    """The mode for the first request of each range, then good."""
+    seen = set()
+
+    def choose(range):
+        if range in seen:
+            return "good"
+        seen.add(range)
+        return mode
+    return choose
+
+
+ALLOW = {"PELTON_HTTP_ALLOW": "127.0.0.1"}
+
+
+def batch(pelton, tmp_path, location, env=ALLOW):
+    (tmp_path / "p.toml").write_text(PIPELINE.replace("URL", location))
+    return pelton("data", "p.toml", "--batch=4", "--save", "out", env=env)
+
+
+def pixels(tmp_path):
+    return np.load(tmp_path / "out" / "image.npy")
+
+
+def test_ranges_survive_what_networks_do(pelton, tmp_path, server):
+    (tmp_path / "a.tar").write_bytes(server.content)
+    assert batch(pelton, tmp_path, "a.tar").code == 0
+    expected = pixels(tmp_path)
+    for name in ("good", "drop", "busy", "cut"):
+        server.mode = at_first(name)
+        result = batch(pelton, tmp_path, server.url + "/a.tar")
+        assert result.code == 0, name + result.err
+        np.testing.assert_array_equal(pixels(tmp_path), expected)
+    server.mode, server.target = at_first("good"), server.url + "/a.tar"
+    assert batch(pelton, tmp_path, server.url + "/moved.tar").code == 0
+    np.testing.assert_array_equal(pixels(tmp_path), expected)
+
+
+def test_what_cannot_be_read_is_one_clear_error(pelton, tmp_path, server):
+    assert_error(batch(pelton, tmp_path, server.url + "/absent.tar"), 1, "404", "/absent.tar")
+    server.mode = lambda range: "ignore"
+    assert_error(batch(pelton, tmp_path, server.url + "/a.tar"), 1, "does not answer ranges")
+    server.mode = lambda range: "good" if range == "bytes=0-0" else "changed"
+    assert_error(batch(pelton, tmp_path, server.url + "/a.tar"), 1, "has changed")
+
+
+def test_private_addresses_need_the_operators_word(pelton, tmp_path, server):
+    before = len(server.requests)
+    for env in ({"PELTON_HTTP_ALLOW": ""}, {"PELTON_HTTP_ALLOW": "data.example,10.0.0.1"}):
+        assert_error(batch(pelton, tmp_path, server.url + "/a.tar", env), 1, "127.0.0.1 is private", "PELTON_HTTP_ALLOW")
+    assert len(server.requests) == before
+    # A redirect is held to the same list: localhost is not on it, its address would have to be.
+    server.target = f"http://127.0.0.2:{server.server_port}/a.tar"
+    assert_error(batch(pelton, tmp_path, server.url + "/moved.tar"), 1, "127.0.0.2 is private")
