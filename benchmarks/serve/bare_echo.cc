@@ -3,6 +3,8 @@
 // answers with bytes of its own size: what an identity model returns, without looking at any of it.
 //   bare_echo PORT
 #include <algorithm>
+#include <utility>
+
 #include <boost/asio.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>

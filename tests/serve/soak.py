@@ -48,7 +48,8 @@ def test_load_cycles(serve, tmp_path):  # noqa: F811
     content = plan_of_ten_megabytes(tmp_path)
     add_model(serve.repository, "big", 'backend: "pelton"', files={"1/model.pelton": content})
     add_model(serve.repository, "cut", 'backend: "pelton"', files={"1/model.pelton": content[:len(content) // 2]})
-    server = serve("--model-control-mode=explicit")
+    # Not to standard error: nobody reads that pipe, and a full one would stop the server.
+    server = serve("--model-control-mode=explicit", f"--log-file={tmp_path / 'log'}")
     pid = server.process.pid
     body = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 1600], "data": [1.0] * 1600}]}
     after = {}
@@ -63,7 +64,10 @@ def test_load_cycles(serve, tmp_path):  # noqa: F811
             after[cycle] = counts(pid), rss_kib(pid)
     print("after", after)
     (first, rss), (last, rss_last) = after[min(100, CYCLES)], after[CYCLES]
-    assert first == last, "descriptors, threads, mappings"
+    assert first[0] == last[0], "descriptors"
+    # The pools of gRPC and of the management requests start a thread when all others are busy, up to a limit; each
+    # thread brings a few mappings.
+    assert last[1] <= first[1] + 4 and last[2] <= first[2] + 16, "threads, mappings"
     assert rss_last - rss <= 16 * 1024
 
 

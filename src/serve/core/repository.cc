@@ -2,6 +2,7 @@
 #include "serve/core/repository.h"
 
 #include <dirent.h>
+#include <malloc.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -53,6 +54,7 @@ std::shared_ptr<const Model> Reaper::adopt(std::shared_ptr<Reaper> self, std::un
   return {model.release(), [self](const Model* m) {
             self->executor_.post([self, m] {
               delete m;
+              ::malloc_trim(0);  // what the model held goes back to the system, not to a thread's arena
               std::lock_guard lock(self->mutex_);
               --self->live_;
               self->changed_.notify_all();
