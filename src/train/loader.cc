@@ -158,7 +158,7 @@ Loaders make_loaders(const Recipe& r, const Wanted& wanted) {
   int64_t eval_rows = d.eval_batch ? d.eval_batch : d.batch;
   data::RunOptions train_options{.batch = d.batch};
   if (d.drop_last) train_options.last = data::LastBatch::drop;
-  data::RunOptions eval_options{.batch = eval_rows};
+  data::RunOptions eval_options{.batch = eval_rows, .evaluation = true};
   data::PipelineSpec spec;
   std::shared_ptr<const data::Source> source, eval_source;
   if (d.train) {
