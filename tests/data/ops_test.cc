@@ -257,3 +257,22 @@ TEST_CASE("the default resize of photographs is within half a level of Pillow's 
     }
   CHECK(sum / count < 0.5);
 }
+
+TEST_CASE("auto_augment: a pair of operations by their chances, the same for the same draw") {
+  const StageFn f = stage("auto_augment", {});
+  const Tensor before = picture().picture().pixels();
+  int unchanged = 0, differ = 0;
+  for (uint64_t i = 0; i < 400; ++i) {
+    Sample a = picture(), b = picture();
+    f(a, Draw(1, 0, i, 0));
+    f(b, Draw(1, 0, i, 0));
+    CHECK(a.picture().pixels().same_bytes(b.picture().pixels()));
+    unchanged += a.picture().pixels().same_bytes(before);
+    f(b, Draw(1, 1, i, 0));
+    differ += !b.picture().pixels().same_bytes(a.picture().pixels());
+  }
+  // Both chances fail in 15% of the pairs on the average; some operations leave this picture as it is.
+  CHECK(unchanged > 20);
+  CHECK(unchanged < 200);
+  CHECK(differ > 200);
+}
