@@ -2,6 +2,7 @@
 #include "serve/engine/python.h"
 
 #include <condition_variable>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "base/error.h"

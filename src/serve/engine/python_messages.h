@@ -2,7 +2,7 @@
 // Requests and responses in the messages of a Python model's process.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <vector>
 
 #include "serve/core/engine.h"
