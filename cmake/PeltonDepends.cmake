@@ -41,8 +41,18 @@ pelton_dep(doctest HEADER doctest/doctest.h)
 pelton_dep(cli11 HEADER CLI/CLI.hpp)
 pelton_dep(json HEADER nlohmann/json.hpp)
 pelton_dep(toml HEADER toml++/toml.h)
-pelton_dep(hwy HEADER hwy/highway.h OPTIONAL DEFINES PELTON_HAVE_HWY=1)  # headers only: dispatch is ours
-pelton_dep(onednn HEADER oneapi/dnnl/dnnl.hpp LIBRARY dnnl OPTIONAL DEFINES PELTON_HAVE_ONEDNN=1)
+# Off as if the library were absent (tools/check_without.sh).
+option(PELTON_HWY "Use Highway where it is found" ON)
+option(PELTON_ONEDNN "Use oneDNN where it is found" ON)
+foreach(name hwy onednn)
+  string(TOUPPER ${name} upper)
+  if(NOT PELTON_${upper})
+    set(DEP_${name}_INCLUDE DEP_${name}_INCLUDE-NOTFOUND CACHE PATH "" FORCE)
+    set(DEP_${name}_header_off "/off")
+  endif()
+endforeach()
+pelton_dep(hwy HEADER hwy/highway.h${DEP_hwy_header_off} OPTIONAL DEFINES PELTON_HAVE_HWY=1)  # headers only: dispatch is ours
+pelton_dep(onednn HEADER oneapi/dnnl/dnnl.hpp${DEP_onednn_header_off} LIBRARY dnnl OPTIONAL DEFINES PELTON_HAVE_ONEDNN=1)
 if(PELTON_HAVE_onednn)
   # Only a build on oneTBB shares the process's one pool; Debian's package is an OpenMP build.
   file(STRINGS ${DEP_onednn_INCLUDE}/oneapi/dnnl/dnnl_config.h runtime

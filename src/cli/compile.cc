@@ -11,6 +11,7 @@
 #include "cli/preprocess.h"
 #include "cli/run_model.h"
 #include "register/registry.h"
+#include "register/tuning.h"
 #include "runtime/plan_file.h"
 
 namespace pelton::cli {
@@ -18,8 +19,27 @@ namespace {
 
 struct Options {
   std::string model, output = "model.pelton", precision = "fp32", target, preprocess;
+  std::string time_budget, tactics, calibrate, calibration = "percentile";
+  double max_drop = -1;
   std::vector<std::string> shapes, disabled, print_after;
 };
+
+// "60", "60s", "2m" or "500ms" in seconds.
+double seconds_of(const std::string& text) {
+  if (text.empty()) return 0;
+  size_t end = 0;
+  double value = -1;
+  try {
+    value = std::stod(text, &end);
+  } catch (const std::exception&) {
+    end = 0;
+  }
+  const std::string unit = text.substr(end);
+  const double scale = unit.empty() || unit == "s" ? 1 : unit == "m" ? 60 : unit == "ms" ? 1e-3 : -1;
+  if (end == 0 || scale < 0 || !(value >= 0) || value * scale > 86400)
+    throw Misuse{cat("--time-budget '", text, "' is no time"), "write it as 60s, 2m or 500ms"};
+  return value * scale;
+}
 
 int run(const Options& o, const Globals& globals) {
   device::Target target = o.target.empty() ? globals.target() : device::parse_target(o.target);
@@ -27,11 +47,17 @@ int run(const Options& o, const Globals& globals) {
   options.disabled = o.disabled;
   options.print_after = o.print_after;
   options.hash_source = true;
+  TuningOptions tuning;
+  tuning.time_budget_seconds = seconds_of(o.time_budget);
+  tuning.tactics_file = o.tactics;
+  tuning.calibrate_folder = o.calibrate;
+  tuning.calibration = o.calibration;
+  tuning.max_drop = o.max_drop;
   options.print = [](std::string_view pass, const std::string& text) {
     std::fprintf(stderr, "after %s:\n%s\n", std::string(pass).c_str(), text.c_str());
   };
   Stopwatch watch;
-  runtime::Plan plan = compile_model(model_of(o.model, options), target, options);
+  runtime::Plan plan = compile_model(model_of(o.model, options), target, options, tuning);
   std::shared_ptr<const runtime::Preprocess> preprocess;
   if (!o.preprocess.empty()) preprocess = compile_preprocess(plan.graph, o.preprocess, target, options);
   runtime::save_plan(plan, o.output, preprocess.get());
@@ -89,7 +115,28 @@ Run make_compile(CLI::App& app, const Globals& globals) {
   app.add_option("-o,--output", o->output, "plan file to write")
       ->capture_default_str()
       ->type_name("X.pelton");
-  app.add_option("--precision", o->precision, "fp32, bf16 or fp16; tf32 on a GPU")->capture_default_str();
+  app.add_option("--precision", o->precision, "fp32, bf16, fp16 or int8; tf32 on a GPU")
+      ->capture_default_str();
+  app.add_option(
+         "--calibrate", o->calibrate,
+         "folder of samples: NAME.npy for a model of one input, archives .npz or folders of NAME.npy by "
+         "input name")
+      ->type_name("DIR");
+  app.add_option("--calibration", o->calibration, "how ranges are chosen: minmax, percentile or entropy")
+      ->capture_default_str();
+  app.add_option(
+         "--max-drop", o->max_drop,
+         "percent that the result may lose against f32 on the samples: of the rows whose largest entry "
+         "moves, or of the values")
+      ->type_name("P");
+  app.add_option(
+         "--time-budget", o->time_budget,
+         "time on this machine what may be done in several ways, for at most this long (60s, 2m); what "
+         "was timed before is not timed again")
+      ->type_name("TIME");
+  app.add_option("--tactics", o->tactics,
+                 "file of timings to take choices from and to add to, instead of the one in the cache folder")
+      ->type_name("FILE");
   app.add_option("--shape", o->shapes, "shape of an input; a size that may vary is min:opt:max")
       ->type_name("NAME=AxBxC")
       ->expected(1)

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "cli/command.h"
 #include "cli/inputs.h"
@@ -11,6 +12,7 @@
 #include "ir/text.h"
 #include "register/registry.h"
 #include "runtime/executable.h"
+#include "runtime/implementations.h"
 
 namespace pelton::cli {
 namespace {
@@ -85,6 +87,27 @@ void support_rows(const ir::Graph& g, const std::vector<runtime::Choice>& choice
                    {"refusals", refusals}});
     for (const runtime::BodyChoices& body : c.bodies)
       support_rows(g[id].get_graph(body.attr), body.choices, depth + 1, out);
+  }
+}
+
+// Kernels are prepared at the sizes of the inputs, where they are known (fixed, by --shape or the optimum):
+// one that hands its node on there is replaced by what takes it.
+void run_at(const runtime::Executable& executable, const Options& o,
+            const std::map<std::string, int64_t>& optimum, std::vector<runtime::Choice>& choices) {
+  const ir::Graph& g = executable.graph();
+  for (ir::ValueId v : g.inputs)
+    if (!g.type(v).is_tensor() || !g.type(v).ranked) return;
+  std::set<std::string> open;
+  for (ir::ValueId v : g.inputs)
+    for (const Dim& d : g.type(v).shape) d.collect_symbols(open);
+  for (const auto& [symbol, size] : optimum) open.erase(symbol);
+  if (!open.empty() && o.shapes.empty()) return;
+  const auto names = runtime::implementations_at(executable, registry(),
+                                                 choose_dims(g, pairs(o.shapes, "--shape"), 0, optimum));
+  for (size_t i = 0; i < choices.size(); ++i) {
+    if (choices[i].implementation == names[i]) continue;
+    choices[i].refusals.push_back({choices[i].implementation, "has no fast code at these sizes"});
+    choices[i].implementation = names[i];
   }
 }
 
@@ -166,7 +189,9 @@ int run(const Options& o, const Globals& globals) {
   json support = json::array();
   if (o.support) {
     auto executable = runtime::Executable::create(plan, registry(), target);
-    support_rows(g, executable->choices(), 0, support);
+    std::vector<runtime::Choice> choices = executable->choices();
+    run_at(*executable, o, plan->optimum, choices);
+    support_rows(g, choices, 0, support);
     out["support"] = support;
     out["notes"] = executable->notes();
   }

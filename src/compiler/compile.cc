@@ -4,10 +4,14 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/log.h"
+#include "compiler/measured.h"
 #include "compiler/oracle.h"
+#include "compiler/tune.h"
 #include "ir/text.h"
 #include "ir/verify.h"
+#include "passes/absorb.h"
 #include "passes/composites.h"
 #include "passes/cse.h"
 #include "passes/decompose.h"
@@ -29,9 +33,10 @@ using ir::Graph;
 
 namespace {
 
-constexpr const char* kPasses[] = {"specialise", "fold",       "static_shape", "simplify",  "movement",
-                                   "cse",        "composites", "fold_norm",    "precision", "product_shape",
-                                   "siblings",   "decompose",  "layout",       "fusion",    "dead_code"};
+constexpr const char* kPasses[] = {"specialise", "absorb",        "fold",       "static_shape", "simplify",
+                                   "movement",   "cse",           "composites", "fold_norm",    "quantize",
+                                   "precision",  "product_shape", "siblings",   "decompose",    "layout",
+                                   "fusion",     "dead_code"};
 
 class Pipeline {
  public:
@@ -73,6 +78,77 @@ class Pipeline {
   runtime::Plan& plan_;
 };
 
+// What may be done one way or another, depending on which is faster on the machine.
+struct Form {
+  const char* name = "nhwc";
+  ir::Layout layout{ir::Layout::Kind::channels_last, 0};
+  bool merge = false;  // sibling contractions
+};
+
+// From passes that hold for every machine to the graph that runs.
+void finish(Graph& graph, const Form& form, Pipeline& p, const passes::Context& context) {
+  if (form.merge) p.run("siblings", [&] { return passes::siblings(graph, context); });
+
+  p.run("layout", [&] { return passes::layout(graph, context, form.layout); });
+  p.print("layout");
+
+  p.run("fusion", [&] { return passes::fusion(graph, context); });
+  p.print("fusion");
+
+  p.run("dead_code", [&] { return passes::remove_dead(graph); });
+  graph.sort();
+  graph.compact();
+  ir::verify(graph, "compilation");
+  p.print("dead_code");
+}
+
+// Forms of the graph that differ and are worth timing; the first is what runs without a measurement.
+std::vector<Form> forms_of(const Graph& graph, const device::Target& target) {
+  std::vector<Form> forms(1);
+  if (target.kind != device::Kind::cpu) return forms;
+  bool images = false;
+  for (ir::NodeId id : graph.order())
+    images |= graph[id].is("conv") && graph.type(graph[id].outputs[0]).rank() >= 4;
+  if (images) {
+    const bool wide = target.isa >= device::CpuIsa::avx512;
+    forms.push_back({"plain", {}, false});
+    forms.push_back({"blocked", {ir::Layout::Kind::blocked, static_cast<uint8_t>(wide ? 16 : 8)}, false});
+  }
+  Graph trial = graph;
+  if (passes::siblings(trial, {target, nullptr, nullptr}))
+    forms.push_back({"merged", {ir::Layout::Kind::channels_last, 0}, true});
+  return forms;
+}
+
+Form choose_form(const Graph& graph, const runtime::Plan& so_far, const Options& options,
+                 const backend::Registry& registry, Tuner& tuner) {
+  const std::vector<Form> forms = forms_of(graph, so_far.target);
+  if (forms.size() < 2) return forms[0];
+  std::vector<std::string> names;
+  for (const Form& f : forms) names.emplace_back(f.name);
+  std::string sizes;
+  for (const auto& [symbol, size] : so_far.optimum) append(sizes, cat(" ", symbol, "=", size));
+  const std::string key =
+      cat("plan ", graph.name, " #",
+          checksum(ir::print(graph, {.max_elements = 2, .names = false})).str().substr(0, 16), sizes);
+  Options quiet = options;
+  quiet.print_after.clear();
+  quiet.fired = nullptr;
+  return forms[tuner.choose_form(key, names, [&](size_t i) {
+    Graph copy = graph;
+    runtime::Plan plan;
+    plan.target = so_far.target;
+    plan.optimum = so_far.optimum;
+    RegistryOracle oracle(registry, so_far.target);
+    passes::Context context{so_far.target, &oracle, nullptr};
+    Pipeline p(copy, quiet, plan);
+    finish(copy, forms[i], p, context);
+    plan.graph = std::move(copy);
+    plan.choices = runtime::choose_all(plan.graph, registry, so_far.target);
+    return plan;
+  })];
+}
+
 }  // namespace
 
 std::vector<std::string> pass_names() {
@@ -81,6 +157,11 @@ std::vector<std::string> pass_names() {
 
 runtime::Plan compile(Graph graph, const device::Target& target, const Options& options,
                       const backend::Registry& registry) {
+  return compile(std::move(graph), target, options, registry, {});
+}
+
+runtime::Plan compile(Graph graph, const device::Target& target, const Options& options,
+                      const backend::Registry& registry, const Measured& measured) {
   Stopwatch watch;
   runtime::Plan plan;
   plan.target = target;
@@ -95,6 +176,10 @@ runtime::Plan compile(Graph graph, const device::Target& target, const Options& 
 
   p.run("specialise", [&] { return passes::specialise(graph, options.shapes, &plan.optimum, context); });
   p.print("specialise");
+
+  // Before constants are folded: quantised weights stay integers where a contraction takes them so.
+  p.run("absorb", [&] { return passes::absorb(graph, context); });
+  p.print("absorb");
 
   // Clean-up passes feed one another: until nothing changes, bounded.
   auto clean_up = [&] {
@@ -118,35 +203,75 @@ runtime::Plan compile(Graph graph, const device::Target& target, const Options& 
   if (p.run("fold_norm", [&] { return passes::fold_norm(graph, context); })) clean_up();
   p.print("fold_norm");
 
-  if (p.run("precision",
-            [&] { return passes::precision(graph, options.precision, context, options.full_precision); }))
+  const auto compile_f32 = [&](Graph g) {
+    Options plain;
+    plain.disabled = options.disabled;
+    return compile(std::move(g), target, plain, registry);
+  };
+  const bool int8 = options.precision == "int8";
+  const bool checks_drop = !int8 && options.precision != "fp32" && measured.quantize.max_drop >= 0;
+  std::vector<std::vector<Tensor>> reference;
+  if (checks_drop && measured.quantize.samples.empty())
+    fail(ErrorCode::usage, "a drop can only be measured on samples", "--max-drop",
+         "name a folder of them with --calibrate");
+  if (checks_drop)
+    reference = run_samples(compile_f32(graph), measured.quantize.samples, registry, "running in f32");
+  std::vector<std::string> quantize_notes;
+  if (int8) {
+    p.run("quantize", [&] {
+      quantize_graph(graph, measured.quantize, context, registry, compile_f32, quantize_notes);
+      return true;
+    });
+    clean_up();
+  }
+  p.print("quantize");
+
+  if (!int8 && p.run("precision", [&] {
+        return passes::precision(graph, options.precision, context, options.full_precision);
+      }))
     clean_up();
   p.print("precision");
 
   if (p.run("product_shape", [&] { return passes::product_shape(graph, context); })) clean_up();
   p.print("product_shape");
 
-  if (p.run("siblings", [&] { return passes::siblings(graph, context); })) clean_up();
+  // A GPU gains from every launch that is saved; on a CPU the slices cost what the wider product gains, so
+  // there it is a matter of measurement.
+  if (target.kind == device::Kind::cuda &&
+      p.run("siblings", [&] { return passes::siblings(graph, context); }))
+    clean_up();
   p.print("siblings");
 
   // What no implementation keeps whole is split, so that fusion sees its parts.
   if (p.run("decompose", [&] { return passes::decompose(graph, context); })) clean_up();
   p.print("decompose");
 
-  p.run("layout", [&] { return passes::layout(graph, context); });
-  p.print("layout");
-
-  p.run("fusion", [&] { return passes::fusion(graph, context); });
-  p.print("fusion");
-
-  p.run("dead_code", [&] { return passes::remove_dead(graph); });
-  graph.sort();
-  graph.compact();
-  ir::verify(graph, "compilation");
-  p.print("dead_code");
+  std::unique_ptr<Tuner> tuner;
+  if (measured.tactics && target.kind == device::Kind::cpu)
+    tuner = std::make_unique<Tuner>(*measured.tactics, measured.time_budget_seconds, registry, target);
+  Form form;
+  if (tuner) form = choose_form(graph, plan, options, registry, *tuner);
+  finish(graph, form, p, context);
 
   plan.graph = std::move(graph);
   plan.choices = runtime::choose_all(plan.graph, registry, target);
+  if (tuner) {
+    tuner->choose_nodes(plan);
+    plan.passes.push_back({"tactics", 0, 0, tuner->notes()});
+  }
+  if (checks_drop) {
+    const auto results =
+        run_samples(plan, measured.quantize.samples, registry, cat("running in ", plan.precision));
+    const double drop = drop_percent(reference, results);
+    if (drop > measured.quantize.max_drop)
+      fail(ErrorCode::numeric,
+           cat("in ", plan.precision, " the result loses ", drop, "%, more than ", measured.quantize.max_drop,
+               "%"),
+           "--max-drop", "allow more, or use --precision fp32");
+    quantize_notes.push_back(cat("drop ", drop, "% on ", measured.quantize.samples.size(), " samples"));
+  }
+  for (runtime::PassReport& r : plan.passes)
+    if (r.name == (int8 ? "quantize" : "precision")) r.notes = quantize_notes;
   plan.compile_seconds = watch.seconds();
   return plan;
 }

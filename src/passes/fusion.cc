@@ -16,6 +16,15 @@ namespace {
 
 constexpr size_t kMaxEpilogue = 10, kMaxPointwise = 48;
 
+// quantize, dequantize or requantize by constants, without blocks.
+bool scales_only(const Graph& g, const Node& n) {
+  if (!n.is("quantize") && !n.is("dequantize") && !n.is("requantize")) return false;
+  if (n.op->find_attr("block") && n.get_int("block") != 0) return false;
+  for (size_t i = 1; i < n.inputs.size(); ++i)
+    if (n.inputs[i] && !g.constant(n.inputs[i])) return false;
+  return true;
+}
+
 // Elementwise on its inputs, one result: what tile programs and epilogues are made of.
 bool elementwise(const Graph& g, NodeId id) {
   static const std::set<std::string_view> activations = {
@@ -24,7 +33,8 @@ bool elementwise(const Graph& g, NodeId id) {
   const Node& n = g[id];
   return n.outputs.size() == 1 && g.type(n.outputs[0]).is_tensor() &&
          g.type(n.outputs[0]).dtype != DType::string &&
-         ((n.op->family == Family::pointwise && n.op->scalar) || activations.count(n.op->name));
+         ((n.op->family == Family::pointwise && n.op->scalar) || activations.count(n.op->name) ||
+          scales_only(g, n));
 }
 
 // Makes a group, asks whether something runs it, and undoes it if not.

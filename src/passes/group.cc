@@ -54,9 +54,7 @@ NodeId make_group(Graph& g, const std::vector<NodeId>& members, const std::strin
     if (const Tensor* t = g.constant(v); t && (t->count() == 1 || (uniform(g, v) && t->count() <= 64))) {
       copy = b.constant(*t);
     } else {
-      Type type = g.type(v);
-      type.layout = {};
-      copy = body->add_input(type);
+      copy = body->add_input(g.type(v));
       inputs.push_back(v);
     }
     map[v.index] = copy;
@@ -69,7 +67,11 @@ NodeId make_group(Graph& g, const std::vector<NodeId>& members, const std::strin
     NodeId copy = body->add_node(*n.op, std::move(operands), n.attrs, n.outputs.size(), n.name);
     body->edit(copy).stable_id = n.stable_id;
     infer(*body, copy);
-    for (size_t i = 0; i < n.outputs.size(); ++i) map[n.outputs[i].index] = (*body)[copy].outputs[i];
+    for (size_t i = 0; i < n.outputs.size(); ++i) {
+      const ValueId v = (*body)[copy].outputs[i];
+      body->edit(v).type.layout = g.type(n.outputs[i]).layout;
+      map[n.outputs[i].index] = v;
+    }
   }
   for (NodeId id : members)
     for (ValueId v : g[id].outputs) {
@@ -106,18 +108,14 @@ std::vector<NodeId> dissolve_group(Graph& g, NodeId fused) {
     NodeId copy = g.add_node(*n.op, std::move(operands), n.attrs, n.outputs.size(), n.name, fused);
     g.edit(copy).stable_id = n.stable_id;
     infer(g, copy);
-    for (size_t i = 0; i < n.outputs.size(); ++i) map[n.outputs[i].index] = g[copy].outputs[i];
+    for (size_t i = 0; i < n.outputs.size(); ++i) {
+      map[n.outputs[i].index] = g[copy].outputs[i];
+      g.edit(g[copy].outputs[i]).type.layout = body->type(n.outputs[i]).layout;
+    }
     nodes.push_back(copy);
   }
-  // Inside a group every full-rank value has the layout of the group's results.
-  for (size_t i = 0; i < body->outputs.size(); ++i) {
-    ValueId old = g[fused].outputs[i], v = map.at(body->outputs[i].index);
-    for (NodeId id : nodes)
-      for (ValueId o : g[id].outputs)
-        if (g.type(o).is_tensor() && g.type(o).rank() == g.type(old).rank())
-          g.edit(o).type.layout = g.type(old).layout;
-    g.replace_uses(old, v);
-  }
+  for (size_t i = 0; i < body->outputs.size(); ++i)
+    g.replace_uses(g[fused].outputs[i], map.at(body->outputs[i].index));
   g.remove(fused);
   return nodes;
 }

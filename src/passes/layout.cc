@@ -11,20 +11,17 @@ using namespace ir;
 
 namespace {
 
-constexpr Layout kChannelsLast{Layout::Kind::channels_last, 0};
-
 class Assign {
  public:
-  Assign(Graph& g, const Context& context) : g_(g), context_(context), depthwise_(has_depthwise(g)) {}
+  Assign(Graph& g, const Context& context, Layout wanted)
+      : g_(g), context_(context), wanted_(wanted), name_(wanted.str()), depthwise_(has_depthwise(g)) {}
 
   bool run() {
     for (NodeId id : std::vector<NodeId>(g_.order())) {
       const Node n = g_[id];  // a copy: inserting conversions moves the nodes
-      bool anchor = (n.is("conv") || n.is("conv_transpose") || n.is("conv_backward_data")) &&
-                    g_.type(n.outputs[0]).rank() >= 4 && likes_channels_last(id);
       bool meets = false;
       for (ValueId v : n.inputs) meets |= v && converted(v);
-      if (!anchor && !meets) continue;
+      if (!anchor(id) && !meets) continue;
       // The gradient of weights has their rank, not their axes.
       bool weights = n.is("conv_backward_weights");
       if ((!weights && try_node(id, true)) || try_node(id, false)) continue;
@@ -42,6 +39,11 @@ class Assign {
   }
 
  private:
+  bool anchor(NodeId id) const {
+    const Node& n = g_[id];
+    return (n.is("conv") || n.is("conv_transpose") || n.is("conv_backward_data")) &&
+           g_.type(n.outputs[0]).rank() >= 4 && likes_channels_last(id);
+  }
   bool converted(ValueId v) const { return g_.type(v).is_tensor() && !g_.type(v).layout.is_plain(); }
 
   bool on_gpu() const { return context_.target.kind == device::Kind::cuda; }
@@ -80,22 +82,23 @@ class Assign {
       if (!v || !full_rank(id, i)) continue;
       if (!converted(v)) {
         // Broadcast operands of pointwise ops stay as they are.
-        if (!(g_.type(v).shape.size() >= 3)) continue;
+        if (!(g_.type(v).shape.size() >= 3) || pads(v)) continue;
       }
       if (results && reads_plain(id, i)) {
         stays_plain = true;
         continue;
       }
-      to_layout(id, i, kChannelsLast);
+      to_layout(id, i, wanted_);
       touched.push_back(i);
     }
     std::vector<Layout> old;
     for (ValueId v : n.outputs) {
       old.push_back(g_.type(v).layout);
       if (results && g_.type(v).is_tensor() && g_.type(v).rank() == rank && rank >= 3)
-        g_.edit(v).type.layout = kChannelsLast;
+        g_.edit(v).type.layout = wanted_;
     }
-    if ((!touched.empty() || stays_plain) && context_.oracle->refuse(g_, id).empty()) {
+    const bool changes = !touched.empty() || stays_plain || (results && anchor(id) && !on_gpu());
+    if (changes && context_.oracle->refuse(g_, id).empty()) {
       context_.count("layout/assign");
       changed_ = true;
       return true;
@@ -104,6 +107,13 @@ class Assign {
     for (size_t i = 0; i < before.size(); ++i)
       if (g_[id].inputs[i] != before[i]) g_.set_input(id, i, before[i]);
     return false;
+  }
+
+  // Few channels (an image's three) would mostly be padding of a block.
+  bool pads(ValueId v) const {
+    const Dim& channels = g_.type(v).shape[1];
+    return wanted_.kind == Layout::Kind::blocked &&
+           (!channels.is_const() || channels.value() < wanted_.block);
   }
 
   // Whether input i is an activation with a channel axis: the first input of convolution and pooling (and the
@@ -127,7 +137,7 @@ class Assign {
     if (wanted.is_plain()) return g_.set_input(id, i, plain_copy(v, id));
     if (NodeId back = producer(g_, v, "layout"); back && g_.type(input(g_, back, 0)).layout == wanted)
       return g_.set_input(id, i, input(g_, back, 0));
-    g_.set_input(id, i, copy(v, wanted, "nhwc", id));
+    g_.set_input(id, i, copy(v, wanted, name_.c_str(), id));
   }
   ValueId plain_copy(ValueId v, NodeId before) { return copy(v, Layout{}, "plain", before); }
 
@@ -146,18 +156,20 @@ class Assign {
 
   Graph& g_;
   const Context& context_;
-  bool depthwise_;
+  const Layout wanted_;
+  const std::string name_;  // as the op `layout` names it
+  const bool depthwise_;
   std::map<std::pair<uint32_t, std::string>, ValueId> copies_;
   bool changed_ = false;
 };
 
 }  // namespace
 
-bool layout(Graph& graph, const Context& context) {
-  if (!context.oracle || !find_op("layout")) return false;
+bool layout(Graph& graph, const Context& context, Layout wanted) {
+  if (!context.oracle || !find_op("layout") || wanted.is_plain()) return false;
   for (NodeId id : graph.order())
     if (graph[id].is("layout")) return false;  // assigned before
-  bool changed = Assign(graph, context).run();
+  bool changed = Assign(graph, context, wanted).run();
   // Trials leave conversions that nothing uses.
   remove_dead(graph);
   return changed;

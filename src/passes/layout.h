@@ -8,6 +8,8 @@
 
 namespace pelton::passes {
 
-bool layout(ir::Graph& graph, const Context& context);
+// `wanted`: channels_last, or blocked with the block that the target's vectors hold; plain changes nothing.
+bool layout(ir::Graph& graph, const Context& context,
+            ir::Layout wanted = {ir::Layout::Kind::channels_last, 0});
 
 }  // namespace pelton::passes

@@ -3,13 +3,16 @@
 
 #include <filesystem>
 
+#include "base/cache_folder.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "compiler/compile.h"
+#include "compiler/measured.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "onnx/import/import.h"
 #include "register/registry.h"
+#include "register/samples.h"
+#include "register/tuning.h"
 #include "runtime/plan_file.h"
 
 namespace pelton {
@@ -84,6 +87,11 @@ Model load_model(const std::string& path, const CompileOptions& options) {
 }
 
 runtime::Plan compile_model(Model model, const device::Target& target, const CompileOptions& options) {
+  return compile_model(std::move(model), target, options, {});
+}
+
+runtime::Plan compile_model(Model model, const device::Target& target, const CompileOptions& options,
+                            const TuningOptions& tuning) {
   if (target.kind != device::Kind::cpu && registry().candidates("fused", target.kind).empty())
     fail(ErrorCode::no_device, cat("this build compiles nothing for ", target.name), "",
          "use a build with the CUDA back end, or --target cpu");
@@ -94,10 +102,33 @@ runtime::Plan compile_model(Model model, const device::Target& target, const Com
   o.disabled.insert(options.disabled.begin(), options.disabled.end());
   o.print_after.insert(options.print_after.begin(), options.print_after.end());
   o.print = options.print;
-  runtime::Plan plan = compiler::compile(std::move(model.graph), target, o, registry());
+  compiler::Measured measured;
+  measured.quantize.method = compiler::calibration_from_name(tuning.calibration);
+  measured.quantize.max_drop = tuning.max_drop;
+  if (!tuning.calibrate_folder.empty())
+    measured.quantize.samples = load_samples(tuning.calibrate_folder, model.graph);
+  compiler::Tactics tactics;
+  std::string tactics_file = tuning.tactics_file;
+  if (tuning.time_budget_seconds > 0 || !tactics_file.empty()) {
+    if (tactics_file.empty()) {
+      std::string why;
+      tactics_file = cache_folder("tactics", why);
+      if (tactics_file.empty())
+        fail(ErrorCode::usage, cat("there is no cache folder for timings: ", why), "--time-budget",
+             "name a file with --tactics");
+      tactics_file += "timings.txt";
+    }
+    tactics = compiler::Tactics::load(tactics_file);
+    measured.tactics = &tactics;
+    measured.time_budget_seconds = tuning.time_budget_seconds;
+  }
+  runtime::Plan plan = compiler::compile(std::move(model.graph), target, o, registry(), measured);
+  if (tactics.changed()) tactics.save(tactics_file);
   plan.source = model.name;
   plan.source_sha256 = model.sha256;
   for (const auto& [name, text] : options.shapes) plan.options[cat("shape ", name)] = text;
+  if (!measured.quantize.samples.empty())
+    plan.options["calibrate"] = cat(measured.quantize.samples.size(), " samples, ", tuning.calibration);
   std::string disabled;
   for (const std::string& pass : o.disabled) append(disabled, cat(disabled.empty() ? "" : ",", pass));
   if (!disabled.empty()) plan.options["disable-pass"] = disabled;

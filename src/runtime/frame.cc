@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/clock.h"
+#include "base/huge_pages.h"
 #include "base/interrupt.h"
 #include "base/thread_pool.h"
 #include "interp/interpreter.h"
@@ -199,15 +200,18 @@ bool Frame::breaks_a_guard() const {
 void Frame::grow_arena(int64_t bytes) {
   if (bytes <= arena_bytes_) return;
   drop_arena();
-  int64_t rounded = (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+  const auto alignment = static_cast<int64_t>(huge_alignment(static_cast<size_t>(bytes), kArenaAlignment));
+  const int64_t rounded = (bytes + alignment - 1) / alignment * alignment;
   if (Budget* budget = region_.options().budget)
     budget->take(rounded, region_.packed_bytes(), cat("the arena of graph '", region_.graph().name, "'"));
-  arena_ = static_cast<std::byte*>(std::aligned_alloc(kArenaAlignment, static_cast<size_t>(rounded)));
+  arena_ = static_cast<std::byte*>(
+      std::aligned_alloc(static_cast<size_t>(alignment), static_cast<size_t>(rounded)));
   if (!arena_ && region_.options().budget) region_.options().budget->give(rounded);
   if (!arena_)
     fail(ErrorCode::out_of_memory,
          cat("no ", rounded, " bytes for the arena of graph '", region_.graph().name, "'"));
   arena_bytes_ = rounded;
+  prefer_huge_pages(arena_, static_cast<size_t>(rounded));
   if (poison_) std::memset(arena_, kPoison, static_cast<size_t>(rounded));
 }
 

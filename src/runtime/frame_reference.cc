@@ -3,6 +3,7 @@
 // nodes use kernels.
 #include <cstring>
 
+#include "backend/ran_by.h"
 #include "base/clock.h"
 #include "interp/interpreter.h"
 #include "ir/op.h"
@@ -129,8 +130,8 @@ void Frame::report(const Loaded& l, const Step& step, int64_t start_ns, int64_t 
   std::vector<HostValue> inputs = values(step.first_in, step.in_count, false);
   std::vector<HostValue> outputs = values(step.first_out, step.out_count, true);
   const Region::Node& node = region_.nodes()[step.position];
-  options.observe(
-      {region_.graph(), step.node, node.implementation, start_ns, end_ns, region_.depth(), inputs, outputs});
+  const std::string_view ran = backend::ran_by(step.kernel, node.implementation);
+  options.observe({region_.graph(), step.node, ran, start_ns, end_ns, region_.depth(), inputs, outputs});
 }
 
 }  // namespace pelton::runtime

@@ -61,7 +61,7 @@ TEST_CASE("passes are switched off and printed by name; unknown names list the k
   CHECK(shape);
   CHECK(printed.find("graph \"m\"") != printed.npos);
   options.disabled = {"fusoin"};
-  CHECK_THROWS_WITH_AS(compile_text(kModel, options), doctest::Contains("the passes are specialise, fold"),
+  CHECK_THROWS_WITH_AS(compile_text(kModel, options), doctest::Contains("the passes are specialise, absorb"),
                        Error);
 }
 

@@ -10,6 +10,7 @@
 #include "fuzz_graph/draw.h"
 #include "interp/accept.h"
 #include "ir/op.h"
+#include "passes/absorb.h"
 #include "passes/composites.h"
 #include "passes/cse.h"
 #include "passes/decompose.h"
@@ -19,7 +20,9 @@
 #include "passes/layout.h"
 #include "passes/movement.h"
 #include "passes/precision.h"
+#include "passes/quantize.h"
 #include "passes/rewrite.h"
+#include "passes/siblings.h"
 #include "passes/simplify.h"
 #include "passes/specialise.h"
 #include "passes/static_shape.h"
@@ -57,6 +60,12 @@ bool specialise_all(Graph& g, const passes::Context& c, const std::vector<HostVa
   return passes::specialise(g, shapes, nullptr, c);
 }
 
+bool quantize_all(Graph& g, const passes::Context& c) {
+  std::map<uint32_t, passes::QuantizeRange> ranges;
+  for (NodeId id : passes::quantizable(g)) ranges[id.index] = {id.index % 2 ? -4.0 : 0.0, 4};
+  return passes::quantize(g, ranges, c);
+}
+
 const std::vector<Pass>& all_passes() {
   static const std::vector<Pass> list = {
       {"fold", [](Graph& g, const passes::Context& c) { return passes::fold(g, c); }, Keeps::bits},
@@ -69,7 +78,10 @@ const std::vector<Pass>& all_passes() {
       {"precision", [](Graph& g, const passes::Context& c) { return passes::precision(g, "bf16", c); },
        Keeps::type},
       {"decompose", passes::decompose, Keeps::value},
-      {"layout", passes::layout, Keeps::bits},
+      {"absorb", passes::absorb, Keeps::value},
+      {"quantize", quantize_all, Keeps::type},
+      {"siblings", passes::siblings, Keeps::value},
+      {"layout", [](Graph& g, const passes::Context& c) { return passes::layout(g, c); }, Keeps::bits},
       {"fusion", passes::fusion, Keeps::bits},
       {"dead_code", [](Graph& g, const passes::Context&) { return passes::remove_dead(g); }, Keeps::bits},
   };

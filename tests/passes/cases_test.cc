@@ -16,6 +16,7 @@
 #include "interp/interpreter.h"
 #include "ir/text.h"
 #include "ir/verify.h"
+#include "passes/absorb.h"
 #include "passes/composites.h"
 #include "passes/cse.h"
 #include "passes/fold.h"
@@ -24,6 +25,7 @@
 #include "passes/movement.h"
 #include "passes/precision.h"
 #include "passes/rewrite.h"
+#include "passes/siblings.h"
 #include "passes/simplify.h"
 #include "passes/static_shape.h"
 
@@ -42,6 +44,8 @@ const std::map<std::string, std::function<bool(Graph&)>>& passes_by_name() {
       {"fold_norm", [](Graph& g) { return passes::fold_norm(g, c); }},
       {"composites", [](Graph& g) { return passes::composites(g, c); }},
       {"static_shape", [](Graph& g) { return passes::static_shape(g, c); }},
+      {"absorb", [](Graph& g) { return passes::absorb(g, c); }},
+      {"siblings", [](Graph& g) { return passes::siblings(g, c); }},
       {"fusion", [](Graph& g) { return passes::fusion(g, c); }},
       {"precision", [](Graph& g) { return passes::precision(g, "bf16", c); }},
   };

@@ -2,6 +2,8 @@
 #include "backend/cpu/register.h"
 
 #include "backend/cpu/implementations.h"
+#include "backend/cpu/move/implementations.h"
+#include "backend/cpu/own/implementations.h"
 
 namespace pelton::backend {
 
@@ -18,6 +20,7 @@ void register_cpu(Registry& registry) {
   cpu::add_pool_backward(registry);
   cpu::add_dropout(registry);
   cpu::add_column_reduce(registry);
+  cpu::add_channelwise(registry);
   cpu::add_tile_programs(registry);
   cpu::add_own_contraction(registry);
   cpu::add_attention(registry);
@@ -31,6 +34,9 @@ void register_cpu(Registry& registry) {
   cpu::add_gather(registry);
   cpu::add_scatter(registry);
   cpu::add_fill(registry);
+  cpu::add_scatter_any(registry);
+  cpu::add_generate(registry);
+  cpu::add_max_pool(registry);
 }
 
 }  // namespace pelton::backend

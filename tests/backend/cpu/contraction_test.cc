@@ -213,3 +213,40 @@ TEST_CASE("bits do not depend on the number of threads") {
     set_threads(0);
   }
 }
+
+TEST_CASE("large images run one by one, the costly function behind each") {
+  if (device::detect_cpu().isa < device::CpuIsa::avx2 || !cpu_registry().find("onednn.conv_tile")) return;
+  const std::string y = "f32[3,64,50,42]";
+  for (const char* layout : {"", "{nhwc}"})
+    for (const char* function : {"silu", "gelu", "sigmoid", "tanh"})
+      for (const char* shared : {"f32[3,64,50,42]", "f32[1,64,50,42]"}) {
+        const std::string head =
+            cat("%x: f32[3,8,50,42]", layout, ", %w: f32[64,8,1,1], %b: f32[64,1,1], %r: ", shared, layout);
+        const std::string yl = cat(y, layout);
+        const std::string text =
+            cat("graph \"g\"(", head, ") { %out = fused(%x, %w, %b, %r) {body = graph \"b\"(", head,
+                ") { %0 = conv(%x, %w) : ", yl, " %1 = add(%0, %b) : ", yl, " %2 = add(%1, %r) : ", yl,
+                " %3 = ", function, "(%2) : ", yl, " return %3 }, kind = \"conv\"} : ", yl, " return %out }");
+        const Dims r = shared[4] == '3' ? Dims{3, 64, 50, 42} : Dims{1, 64, 50, 42};
+        Options o;
+        o.implementation = "onednn.conv_tile";
+        o.constant = {false, true, true};
+        check_node(text,
+                   {random(DType::f32, {3, 8, 50, 42}, 1), random(DType::f32, {64, 8, 1, 1}, 2),
+                    random(DType::f32, {64, 1, 1}, 3), random(DType::f32, r, 4)},
+                   o, kSums);
+      }
+}
+
+TEST_CASE("a group in another layout than plain runs node by node where nothing takes it whole") {
+  const std::string head = "%x: f32[2,16,6,6]{nhwc}, %w: f32[32,16,3,3]", y = "f32[2,32,6,6]{nhwc}";
+  const std::string text =
+      cat("graph \"g\"(", head, ") { %out = fused(%x, %w) {body = graph \"b\"(", head,
+          ") { %0 = conv(%x, %w) {low = dims[1,1], high = dims[1,1]} : ", y, " %1 = sin(%0) : ", y,
+          " return %1 }, kind = \"conv\"} : ", y, " return %out }");
+  Options o;
+  o.implementation = "cpu.body";
+  o.constant = {false, true};
+  check_node(text, {random(DType::f32, {2, 16, 6, 6}, 1), random(DType::f32, {32, 16, 3, 3}, 2)}, o, kSums);
+  CHECK(refusal(ir::parse_graph(text), "cpu.tile").find("is not for tile programs") != std::string::npos);
+}

@@ -9,6 +9,14 @@
 using namespace pelton;
 using namespace pelton::test;
 
+namespace {
+Options only(const char* implementation) {
+  Options o;
+  o.implementation = implementation;
+  return o;
+}
+}  // namespace
+
 TEST_CASE("reductions over any axes") {
   struct Case {
     Dims x;
@@ -122,4 +130,30 @@ TEST_CASE("pairs of cheap steps become one, whichever side the value stands on")
                 random(DType::f32, {3, 1}, 4)},
                {"cpu.tile", {}}, Measure::absolute);
   }
+}
+
+TEST_CASE("means and extremes of many pixels, few and many channels") {
+  for (const char* type : {"f32", "bf16"})
+    for (int64_t channels : {1, 3, 32, 48, 513})
+      for (const char* op : {"reduce_mean", "reduce_max"}) {
+        const Dims d = {2, channels, 57, 43};
+        const DType t = *dtype_from_name(type);
+        check_node(cat("graph \"g\"(%x: ", type, d, "{nhwc}) { %y = ", op,
+                       "(%x) {axes = [2,3], keep_dims = true} : ", type, Dims{2, channels, 1, 1},
+                       "{nhwc} return %y }"),
+                   {random(t, d, 3)}, only("cpu.column_reduce"), Measure::absolute);
+      }
+}
+
+TEST_CASE("one value a channel on a channels-last tensor") {
+  for (const char* op : {"mul", "add"})
+    for (int64_t channels : {1, 5, 32, 700})
+      for (int64_t batch : {1, 2}) {
+        const Dims d = {2, channels, 13, 7};
+        const std::string small = cat("f32", Dims{batch, channels, 1, 1});
+        check_node(cat("graph \"g\"(%x: f32", d, "{nhwc}, %s: ", small, "{nhwc}) { %y = ", op,
+                       "(%s, %x) : f32", d, "{nhwc} return %y }"),
+                   {random(DType::f32, d, 3), random(DType::f32, {batch, channels, 1, 1}, 4)},
+                   only("cpu.channelwise"));
+      }
 }

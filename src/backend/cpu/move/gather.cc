@@ -3,25 +3,11 @@
 #include <cstring>
 
 #include "backend/cpu/implementations.h"
-#include "backend/cpu/support.h"
+#include "backend/cpu/move/index.h"
 #include "ir/op.h"
 
 namespace pelton::backend::cpu {
 namespace {
-
-bool is_index(DType t) {
-  return t == DType::i64 || t == DType::i32;
-}
-int64_t index_at(const void* p, DType t, int64_t i) {
-  return t == DType::i64 ? static_cast<const int64_t*>(p)[i] : static_cast<const int32_t*>(p)[i];
-}
-// Negative indices count from the end.
-int64_t checked(int64_t i, int64_t size, const std::string& where) {
-  const int64_t r = i < 0 ? i + size : i;
-  if (r < 0 || r >= size)
-    fail(ErrorCode::bad_shape, cat("index ", i, " is outside an axis of size ", size), where);
-  return r;
-}
 
 std::string refuse(const ir::Graph& graph, ir::NodeId node, const device::Target&) {
   if (std::string why = refuse_layouts(graph, node); !why.empty()) return why;

@@ -121,12 +121,25 @@ typename Forward::primitive_desc describe(const Problem& p, const Desc& x, const
                                        p.strides, p.dilations, p.low, p.high, attr, /*allow_empty=*/true);
 }
 
+// From this size of an image on, one image with its tail stays in the cache where a whole batch would not.
+constexpr int64_t kLargeImageBytes = 512 << 10;
+
+// With a `tail`, the last step of the chain is not a post-op but a pass of its own over what was written;
+// with `split_batch` large images run one by one.
 template <class Forward>
-std::unique_ptr<Kernel> build(const Problem& p) {
+std::unique_ptr<Kernel> build(Problem p, const Tail& tail, bool split_batch) {
+  const int64_t batch = p.y.dims[0];
+  const bool by_image = split_batch && tail.function && batch > 1 && p.y.bytes() / batch >= kLargeImageBytes;
+  const int64_t images = by_image ? batch : 1;
+  if (by_image) p.x.dims[0] = p.y.dims[0] = 1;
   const Desc x = desc_of(p.x), y = desc_of(p.y);
   const Desc w = any_desc(p.w, p.w_type);
-  PostOps post = post_ops_of(p.group, p.first_step, p.instance, p.y.dims.size(),
-                             [](const TensorSpec& spec) { return desc_of(spec); });
+  const size_t steps = p.group.steps.size() - (tail.function ? 1 : 0);
+  if (tail.function && steps < p.first_step) return nullptr;
+  PostOps post = post_ops_of(p.group, p.first_step, steps, p.instance, p.y.dims.size(), [&](TensorSpec spec) {
+    if (by_image) spec.dims[0] = 1;
+    return desc_of(spec);
+  });
   dnnl::primitive_attr attr = attributes();
   attr.set_post_ops(post.ops);
   const GroupOperand zero = operand_or_absent(p.group, 3);
@@ -144,6 +157,8 @@ std::unique_ptr<Kernel> build(const Problem& p) {
     if (better && (!pd || !is_reference(better))) pd = better;
   }
   if (!pd || (is_reference(pd) && !p.group.steps.empty())) return nullptr;
+  // Re-ordered tensors around the primitive are whole ones.
+  if (by_image && (pd.src_desc() != x || pd.dst_desc() != y)) return nullptr;
 
   auto sequence = std::make_unique<Sequence>();
   const Desc plain_w(p.w, type_of(p.w_type), p.w_strides);
@@ -161,42 +176,76 @@ std::unique_ptr<Kernel> build(const Problem& p) {
   if (pd.src_desc() != x) x_at = sequence->add_reorder(x, x_at, pd.src_desc());
   const bool reorders_y = pd.dst_desc() != y;
   if (reorders_y) y_at = sequence->reserve(pd.dst_desc());
-  std::vector<Argument> arguments = {{DNNL_ARG_SRC, pd.src_desc(), x_at},
+  const auto image = [&](const Desc& d) { return by_image ? static_cast<int64_t>(d.get_size()) : 0; };
+  std::vector<Argument> arguments = {{DNNL_ARG_SRC, pd.src_desc(), x_at, image(pd.src_desc())},
                                      {DNNL_ARG_WEIGHTS, pd.weights_desc(), w_at},
-                                     {DNNL_ARG_DST, pd.dst_desc(), y_at}};
+                                     {DNNL_ARG_DST, pd.dst_desc(), y_at, image(pd.dst_desc())}};
   if (p.has_bias) arguments.push_back({DNNL_ARG_BIAS, pd.bias_desc(), place_of(p.bias, *sequence)});
   if (shifted)
     arguments.push_back(
         {DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_SRC, Desc({1}, Type::s32, Tag::x),
          sequence->keep(Tensor::scalar<int32_t>(static_cast<int32_t>(zero.constant.get_int(0))))});
+  const size_t fixed = arguments.size();
   bind_operands(post, *sequence, arguments);
+  // Operands of the whole batch move with the images.
+  for (size_t i = fixed; by_image && i < arguments.size(); ++i)
+    if (const Dims d = dims_of(post.operands[i - fixed].operand, p.instance);
+        d.size() == p.y.dims.size() && d[0] == batch)
+      arguments[i].image_bytes = image(arguments[i].desc);
   sequence->add(Forward(pd), pd.scratchpad_desc(), std::move(arguments));
   if (reorders_y) sequence->add_reorder(pd.dst_desc(), y_at, y, output(0));
+  if (tail.function)
+    sequence->add_tail(tail.function, output(0), static_cast<int64_t>(y.get_size()) / 4, image(y));
+  sequence->repeat(images);
   sequence->seal();
   return sequence;
 }
 
-std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& target) {
+std::unique_ptr<Kernel> prepare_with(const Instance& instance, const device::Target& target, bool split) {
   const Group group = parse_group(instance.graph, instance.id, &instance);
   PELTON_CHECK(group.reason.empty(), group.reason);
   const Problem p = problem_of(group, instance);
   std::unique_ptr<Kernel> kernel;
   const bool empty = element_count(p.y.dims) == 0 || element_count(p.x.dims) == 0 || element_count(p.w) == 0;
+  const Tail tail = split ? tail_of(group, target.isa) : Tail();
   if (!empty)
     guarded([&] {
-      try {
-        kernel = p.transposed ? build<dnnl::deconvolution_forward>(p) : build<dnnl::convolution_forward>(p);
-      } catch (const dnnl::error& e) {
-        // Sizes or pads outside what the library takes.
-        if (e.status != dnnl_unimplemented && e.status != dnnl_invalid_arguments) throw;
-      }
+      for (bool split_batch : {true, false}) try {
+          if (!kernel)
+            kernel = p.transposed ? build<dnnl::deconvolution_forward>(p, tail, split_batch)
+                                  : build<dnnl::convolution_forward>(p, tail, split_batch);
+        } catch (const dnnl::error& e) {
+          // Sizes or pads outside what the library takes.
+          if (e.status != dnnl_unimplemented && e.status != dnnl_invalid_arguments) throw;
+        }
     });
   return kernel ? std::move(kernel) : prepare_fallback(instance, target);
+}
+
+std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& target) {
+  return prepare_with(instance, target, false);
+}
+
+std::string refuse_split(const ir::Graph& graph, ir::NodeId node, const device::Target& target) {
+  if (std::string why = refuse(graph, node, target); !why.empty()) return why;
+  const Group group = parse_group(graph, node);
+  const Tail tail = tail_of(group, target.isa);
+  if (!tail.function) return "the chain does not end in an f32 function that is slow as a post-op";
+  const ir::Layout& layout = graph.type(graph[node].outputs[0]).layout;
+  if (!tail.zero && layout.kind == ir::Layout::Kind::blocked)
+    return "maps the padding of a blocked result to other than 0";
+  return {};
+}
+std::unique_ptr<Kernel> prepare_split(const Instance& instance, const device::Target& target) {
+  return prepare_with(instance, target, true);
 }
 
 }  // namespace
 
 void add_onednn_conv(Registry& registry) {
+  Implementation split{"onednn.conv_tile", {"conv", "conv_transpose", "fused"}, refuse_split, prepare_split};
+  split.timed = true;
+  registry.add(std::move(split));
   registry.add({"onednn.conv", {"conv", "conv_transpose", "fused"}, refuse, prepare});
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/cat.h"
+#include "base/huge_pages.h"
 
 namespace pelton::backend::cpu::onednn {
 namespace {
@@ -127,6 +128,9 @@ void Sequence::add(dnnl::primitive primitive, const Desc& pad, std::vector<Argum
   if (pad.get_size() > 0) arguments.push_back({DNNL_ARG_SCRATCHPAD, pad, reserve(pad)});
   steps_.push_back({std::move(primitive), std::move(arguments)});
 }
+void Sequence::add_tail(StepFunction f, Place at, int64_t count, int64_t image_bytes) {
+  steps_.push_back({{}, {{0, {}, at, image_bytes}}, f, count});
+}
 void Sequence::add_reorder(const Desc& from, Place source, const Desc& to, Place target) {
   const dnnl::reorder::primitive_desc pd(engine(), from, engine(), to, attributes());
   add(dnnl::reorder(pd), pd.scratchpad_desc(), {{DNNL_ARG_FROM, from, source}, {DNNL_ARG_TO, to, target}});
@@ -144,6 +148,7 @@ std::unique_ptr<Sequence::Bound> Sequence::bind() const {
   auto bound = std::make_unique<Bound>();
   for (const Step& step : steps_) {
     auto& list = bound->arguments.emplace_back();
+    if (step.tail) continue;
     for (const Argument& a : step.arguments) {
       void* fixed = a.place.kind == Place::packed
                         ? const_cast<void*>(packed_[static_cast<size_t>(a.place.index)]->data())
@@ -153,6 +158,22 @@ std::unique_ptr<Sequence::Bound> Sequence::bind() const {
     }
   }
   return bound;
+}
+
+void* Sequence::address(const Argument& a, const RunArgs& args, int64_t image) const {
+  const auto i = static_cast<size_t>(a.place.index);
+  const int64_t moved = image * a.image_bytes;
+  switch (a.place.kind) {
+    case Place::input:
+      return offset(const_cast<void*>(args.in[i]), moved);
+    case Place::output:
+      return offset(args.out[i], moved);
+    case Place::scratch:
+      return offset(args.scratch, a.place.index + moved);
+    case Place::packed:
+      break;
+  }
+  return const_cast<void*>(packed_[i]->data());
 }
 
 void Sequence::run(const RunArgs& args) const {
@@ -166,30 +187,29 @@ void Sequence::run(const RunArgs& args) const {
   }
   guarded([&] {
     if (!bound) bound = bind();
-    size_t memory = 0;
-    for (const Step& step : steps_)
-      for (const Argument& a : step.arguments) {
-        dnnl::memory& m = bound->memories[memory++];
-        const auto i = static_cast<size_t>(a.place.index);
-        switch (a.place.kind) {
-          case Place::input:
-            m.set_data_handle(const_cast<void*>(args.in[i]));
-            break;
-          case Place::output:
-            m.set_data_handle(args.out[i]);
-            break;
-          case Place::scratch:
-            m.set_data_handle(offset(args.scratch, a.place.index));
-            break;
-          case Place::packed:
-            break;
+    for (int64_t image = 0; image < images_; ++image) {
+      size_t memory = 0;
+      for (size_t s = 0; s < steps_.size(); ++s) {
+        const Step& step = steps_[s];
+        if (step.tail) {
+          auto* data = static_cast<float*>(address(step.arguments[0], args, image));
+          parallel_for(0, step.count, grain_for(step.count, 4), [&](int64_t begin, int64_t end) {
+            pelton::backend::cpu::Step call;
+            call.in[0] = call.out = data + begin;
+            step.tail(call, end - begin);
+          });
+          continue;
         }
+        for (const Argument& a : step.arguments) {
+          dnnl::memory& m = bound->memories[memory++];
+          if (a.place.kind != Place::packed) m.set_data_handle(address(a, args, image));
+        }
+        dnnl::error::wrap_c_api(
+            dnnl_primitive_execute(step.primitive.get(), bound->stream.get(),
+                                   static_cast<int>(bound->arguments[s].size()), bound->arguments[s].data()),
+            "cannot run a primitive");
       }
-    for (size_t s = 0; s < steps_.size(); ++s)
-      dnnl::error::wrap_c_api(
-          dnnl_primitive_execute(steps_[s].primitive.get(), bound->stream.get(),
-                                 static_cast<int>(bound->arguments[s].size()), bound->arguments[s].data()),
-          "cannot run a primitive");
+    }
   });
   std::lock_guard lock(mutex_);
   free_.push_back(std::move(bound));
@@ -222,6 +242,7 @@ std::shared_ptr<const Tensor> reordered(const Tensor& from, const Desc& from_des
   // both pack, which costs time only.
   auto fresh = std::make_shared<Packed>(
       Packed{from, Tensor(DType::u8, {static_cast<int64_t>(to.get_size())}), from_desc, to});
+  prefer_huge_pages(fresh->bytes.mutable_data(), static_cast<size_t>(fresh->bytes.bytes()));
   dnnl::memory source(from_desc, engine(), const_cast<void*>(from.data()));
   dnnl::memory target(to, engine(), fresh->bytes.mutable_data());
   dnnl::stream stream(engine());

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/cpu/support.h"
+#include "backend/cpu/tile/step.h"
 
 namespace pelton::backend::cpu::onednn {
 
@@ -47,6 +48,7 @@ struct Argument {
   int id = 0;  // DNNL_ARG_*
   Desc desc;
   Place place;
+  int64_t image_bytes = 0;  // the place moves on by this from one image to the next (Sequence::repeat)
 };
 
 // Primitives run one after another; their scratch pads and the tensors between them lie in the kernel's
@@ -64,6 +66,10 @@ class Sequence final : public Kernel {
   // A copy between layouts or types as a step; returns where the result is.
   Place add_reorder(const Desc& from, Place source, const Desc& to);
   void add_reorder(const Desc& from, Place source, const Desc& to, Place target);
+  // As a step: `f`, of one operand, over `count` f32 elements in place.
+  void add_tail(StepFunction f, Place at, int64_t count, int64_t image_bytes);
+  // All steps run once for each of `images`, so that what one leaves is still in the cache for the next.
+  void repeat(int64_t images) { images_ = images; }
   void seal();  // no more primitives; makes the first set of memory objects
 
   int64_t scratch_bytes() const override { return scratch_bytes_; }
@@ -72,15 +78,18 @@ class Sequence final : public Kernel {
 
  private:
   struct Step {
-    dnnl::primitive primitive;
+    dnnl::primitive primitive;  // empty: `tail` on the bytes of the only argument
     std::vector<Argument> arguments;
+    StepFunction tail = nullptr;
+    int64_t count = 0;
   };
   struct Bound;  // memory objects and a stream of one running thread
   std::unique_ptr<Bound> bind() const;
+  void* address(const Argument& argument, const RunArgs& args, int64_t image) const;
 
   std::vector<Step> steps_;
   std::vector<std::shared_ptr<const Tensor>> packed_;
-  int64_t scratch_bytes_ = 0, packed_bytes_ = 0;
+  int64_t scratch_bytes_ = 0, packed_bytes_ = 0, images_ = 1;
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<Bound>> free_;  // guarded by mutex_
 

@@ -113,7 +113,9 @@ struct Shaped {
   }
 };
 
-std::unique_ptr<Kernel> build(const Group& group, const Instance& instance, Problem p, bool fold) {
+// With a `tail`, the last step of the chain is not a post-op but a pass of its own over what was written.
+std::unique_ptr<Kernel> build(const Group& group, const Instance& instance, Problem p, bool fold,
+                              const Tail& tail) {
   const DType a_type = spec_of(group.operands[0], DType::f32, instance).dtype;
   const DType b_type = spec_of(group.operands[1], DType::f32, instance).dtype;
   const TensorSpec& result = instance.outputs[0];
@@ -149,7 +151,8 @@ std::unique_ptr<Kernel> build(const Group& group, const Instance& instance, Prob
     bias = group.steps[0].operand;
     first = 1;
   }
-  PostOps post = post_ops_of(group, first, instance, result_rank, shaped);
+  const size_t last = group.steps.size() - (tail.function ? 1 : 0);
+  PostOps post = post_ops_of(group, first, last, instance, result_rank, shaped);
   if (!shaped.ok) return nullptr;
   dnnl::primitive_attr attr = attributes();
   attr.set_post_ops(post.ops);
@@ -187,20 +190,22 @@ std::unique_ptr<Kernel> build(const Group& group, const Instance& instance, Prob
                              static_cast<int32_t>(group.operands[2].constant.get_int(0))))});
   bind_operands(post, *sequence, arguments);
   sequence->add(dnnl::matmul(pd), pd.scratchpad_desc(), std::move(arguments));
+  if (tail.function) sequence->add_tail(tail.function, output(0), element_count(p.y), 0);
   sequence->seal();
   return sequence;
 }
 
-std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& target) {
+std::unique_ptr<Kernel> prepare_with(const Instance& instance, const device::Target& target, bool split) {
   const Group group = parse_group(instance.graph, instance.id, &instance);
   PELTON_CHECK(group.reason.empty(), group.reason);
   const Problem p = problem_of(group, instance);
   std::unique_ptr<Kernel> kernel;
+  const Tail tail = split ? tail_of(group, target.isa) : Tail();
   const bool empty = element_count(p.y) == 0 || p.a.dims.back() == 0;
   if (!empty && p.y.size() <= 12)
     guarded([&] {
       for (bool fold : {true, false}) try {
-          if (!kernel) kernel = build(group, instance, p, fold);
+          if (!kernel) kernel = build(group, instance, p, fold, tail);
         } catch (const dnnl::error& e) {
           // Combinations of sizes and types that the library does not take.
           if (e.status != dnnl_unimplemented && e.status != dnnl_invalid_arguments) throw;
@@ -209,9 +214,26 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& 
   return kernel ? std::move(kernel) : prepare_fallback(instance, target);
 }
 
+std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& target) {
+  return prepare_with(instance, target, false);
+}
+
+std::string refuse_split(const ir::Graph& graph, ir::NodeId node, const device::Target& target) {
+  if (std::string why = refuse(graph, node, target); !why.empty()) return why;
+  if (!tail_of(parse_group(graph, node), target.isa).function)
+    return "the chain does not end in an f32 function that is slow as a post-op";
+  return {};
+}
+std::unique_ptr<Kernel> prepare_split(const Instance& instance, const device::Target& target) {
+  return prepare_with(instance, target, true);
+}
+
 }  // namespace
 
 void add_onednn_matmul(Registry& registry) {
+  Implementation split{"onednn.matmul_tile", {"matmul", "fused"}, refuse_split, prepare_split};
+  split.timed = true;
+  registry.add(std::move(split));
   registry.add({"onednn.matmul", {"matmul", "fused"}, refuse, prepare});
 }
 

@@ -63,10 +63,28 @@ std::string refuse_steps(const Group& group) {
   return {};
 }
 
-PostOps post_ops_of(const Group& group, size_t first, const Instance& instance, size_t rank,
+Tail tail_of(const Group& group, device::CpuIsa isa) {
+  if (group.steps.empty() || group.result != DType::f32) return {};
+  const GroupStep& s = group.steps.back();
+  if (s.kind != GroupStep::eltwise) return {};
+  constexpr struct {
+    std::string_view op;
+    Code code;
+    bool zero;
+  } kTails[] = {{"silu", Code::silu, true},
+                {"sigmoid", Code::sigmoid, false},
+                {"tanh", Code::tanh, true},
+                {"gelu", Code::gelu_erf, true},
+                {"gelu_tanh", Code::gelu_tanh, true}};
+  for (const auto& t : kTails)
+    if (t.op == s.op) return {f32_step(t.code, isa), t.zero};
+  return {};
+}
+
+PostOps post_ops_of(const Group& group, size_t first, size_t last, const Instance& instance, size_t rank,
                     FunctionRef<Desc(const TensorSpec&)> as_seen) {
   PostOps out;
-  for (size_t i = first; i < group.steps.size(); ++i) {
+  for (size_t i = first; i < last; ++i) {
     const GroupStep& s = group.steps[i];
     if (s.kind == GroupStep::linear) {
       out.ops.append_eltwise(Algorithm::eltwise_linear, s.imm[0], s.imm[1]);

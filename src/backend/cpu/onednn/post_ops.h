@@ -12,6 +12,15 @@ namespace pelton::backend::cpu::onednn {
 // "" if every step has a post-op.
 std::string refuse_steps(const Group& group);
 
+// The function of the last step where the own loop is much cheaper than the library's post-op (which computes
+// a full exponential with a true division); null: no such step. `zero` tells whether it maps 0 to 0, so that
+// the padding of blocked tensors stays 0.
+struct Tail {
+  StepFunction function = nullptr;
+  bool zero = true;
+};
+Tail tail_of(const Group& group, device::CpuIsa isa);
+
 struct PostOps {
   dnnl::post_ops ops;
   // Binary operands, in order; `argument` is DNNL_ARG_ATTR_MULTIPLE_POST_OP(i) | DNNL_ARG_SRC_1.
@@ -22,9 +31,9 @@ struct PostOps {
   };
   std::vector<Operand> operands;
 };
-// Steps from `first` on. `result` has the dims seen by the primitive; `as_seen` maps the dims of an operand,
+// Steps [first, last). `result` has the dims seen by the primitive; `as_seen` maps the dims of an operand,
 // padded to the rank of the node's result, to those the primitive needs (empty result: cannot).
-PostOps post_ops_of(const Group& group, size_t first, const Instance& instance, size_t rank,
+PostOps post_ops_of(const Group& group, size_t first, size_t last, const Instance& instance, size_t rank,
                     FunctionRef<Desc(const TensorSpec&)> as_seen);
 
 // Per-channel operand of an addition right after the contraction: usable as its bias.

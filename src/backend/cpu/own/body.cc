@@ -8,6 +8,7 @@
 #include "backend/cpu/register.h"
 #include "backend/cpu/support.h"
 #include "backend/cpu/tile/program.h"
+#include "backend/ran_by.h"
 #include "ir/op.h"
 
 namespace pelton::backend::cpu {
@@ -47,7 +48,7 @@ struct Part {
   std::vector<Location> in, out;
 };
 
-class BodyKernel final : public Kernel {
+class BodyKernel final : public Kernel, public HandedOn {
  public:
   BodyKernel(const Instance& instance, const device::Target& target)
       : outer_(instance),
@@ -78,6 +79,7 @@ class BodyKernel final : public Kernel {
       copy_bytes_.push_back(instance.outputs[copies_[i].second].bytes());
   }
   int64_t scratch_bytes() const override { return scratch_; }
+  std::string_view ran_by() const override { return "cpu.body"; }
   int64_t packed_bytes() const override {
     int64_t sum = 0;
     for (const Part& p : parts_) sum += p.kernel->packed_bytes();

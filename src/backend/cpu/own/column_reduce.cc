@@ -61,40 +61,85 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& 
   const StoreFunction store = store_function(x.dtype, target.isa);
   const bool direct = x.dtype == DType::f32;
   const int64_t width = bits(x.dtype) / 8;
-  // A piece of the columns stays in L1 while the rows pass; sums of 64 rows are added up, so errors grow
-  // slowly.
-  constexpr int64_t kPiece = 512, kRows = 64;
-  const int64_t pieces = (inner + kPiece - 1) / kPiece, units = outer * pieces;
-  const int64_t grain = grain_for(units, rows * std::min(inner, kPiece));
-  return make_kernel([=](const RunArgs& args) {
-    parallel_for(0, units, grain, [&](int64_t begin, int64_t end) {
-      alignas(64) float total[kPiece], partial[kPiece], row[kPiece];
-      for (int64_t u = begin; u < end; ++u) {
-        const int64_t first = u % pieces * kPiece, count = std::min(kPiece, inner - first);
-        const auto* from =
-            static_cast<const std::byte*>(args.in[0]) + (u / pieces * rows * inner + first) * width;
-        std::fill_n(total, count, start);
-        Step add;
-        add.in[0] = add.out = partial;
-        Step flush;
-        flush.in[0] = flush.out = total;
-        flush.in[1] = partial;
-        for (int64_t r0 = 0; r0 < rows; r0 += kRows) {
-          std::fill_n(partial, count, start);
-          for (int64_t r = r0; r < std::min(rows, r0 + kRows); ++r) {
-            const std::byte* source = from + r * inner * width;
-            if (!direct) load(source, 1, row, count);
-            add.in[1] = direct ? static_cast<const void*>(source) : row;
-            combine(add, count);
-          }
-          combine(flush, count);
-        }
-        if (divisor != 1.0f)
-          for (int64_t i = 0; i < count; ++i) total[i] /= divisor;
-        store(total, static_cast<std::byte*>(args.out[0]) + (u / pieces * inner + first) * width, 1, count);
+  // A piece of the columns stays in L1 while the rows pass. Short rows pass several at a time, as one run,
+  // and many rows are cut into chunks, whose results are combined at the end. Sums of 64 runs are added up,
+  // so errors grow slowly.
+  constexpr int64_t kPiece = 512, kRuns = 64, kChunkElements = int64_t{1} << 15;
+  const int64_t pieces = (inner + kPiece - 1) / kPiece;
+  const int64_t together = std::max<int64_t>(1, std::min(rows, kPiece / std::max<int64_t>(1, inner)));
+  const int64_t piece = pieces == 1 ? inner : kPiece;
+  const int64_t least = std::max<int64_t>(1, kChunkElements / std::max<int64_t>(1, piece));
+  const int64_t chunk_rows = std::max<int64_t>(1, (least + together - 1) / together * together);
+  const int64_t chunks = std::max<int64_t>(1, (rows + chunk_rows - 1) / chunk_rows);
+  const int64_t units = outer * pieces * chunks;
+  const int64_t grain = grain_for(units, std::min(rows, chunk_rows) * piece);
+
+  // Combines rows [r0, r1) of one piece (`from`: row 0 of it, rows `inner` apart) into total[0, count).
+  auto combine_rows = [=](const std::byte* from, int64_t r0, int64_t r1, int64_t count, float* total) {
+    alignas(64) float partial[kPiece], row[kPiece];
+    const int64_t run = together * count;
+    std::fill_n(total, run, start);
+    Step add, flush;
+    add.in[0] = add.out = partial;
+    flush.in[0] = flush.out = total;
+    flush.in[1] = partial;
+    auto take = [&](int64_t r, int64_t n) {
+      const std::byte* source = from + r * inner * width;
+      if (!direct) load(source, 1, row, n);
+      add.in[1] = direct ? static_cast<const void*>(source) : row;
+      combine(add, n);
+    };
+    for (int64_t r = r0; r < r1;) {
+      std::fill_n(partial, run, start);
+      for (int64_t k = 0; k < kRuns && r < r1; ++k) {
+        const int64_t n = std::min(together, r1 - r);
+        take(r, n * count);
+        r += n;
       }
-    });
-  });
+      combine(flush, run);
+    }
+    for (int64_t k = 1; k < together; ++k) {
+      Step fold;
+      fold.in[0] = fold.out = total;
+      fold.in[1] = total + k * count;
+      combine(fold, count);
+    }
+  };
+  auto finish = [=](float* total, int64_t o, int64_t first, int64_t count, void* out) {
+    if (divisor != 1.0f)
+      for (int64_t i = 0; i < count; ++i) total[i] /= divisor;
+    store(total, static_cast<std::byte*>(out) + (o * inner + first) * width, 1, count);
+  };
+  return make_kernel(
+      [=](const RunArgs& args) {
+        auto* partials = static_cast<float*>(args.scratch);  // [outer, pieces, chunks, piece]
+        parallel_for(0, units, grain, [&](int64_t begin, int64_t end) {
+          alignas(64) float total[kPiece];
+          for (int64_t u = begin; u < end; ++u) {
+            const int64_t chunk = u % chunks, first = u / chunks % pieces * kPiece, o = u / chunks / pieces;
+            const int64_t count = std::min(kPiece, inner - first);
+            const auto* from = static_cast<const std::byte*>(args.in[0]) + (o * rows * inner + first) * width;
+            combine_rows(from, chunk * chunk_rows, std::min(rows, (chunk + 1) * chunk_rows), count, total);
+            if (chunks > 1)
+              std::copy_n(total, count, partials + u * piece);
+            else
+              finish(total, o, first, count, args.out[0]);
+          }
+        });
+        if (chunks == 1) return;
+        for (int64_t u = 0; u < outer * pieces; ++u) {
+          const int64_t first = u % pieces * kPiece, count = std::min(kPiece, inner - first);
+          float* total = partials + u * chunks * piece;
+          for (int64_t c = 1; c < chunks; ++c) {
+            Step fold;
+            fold.in[0] = fold.out = total;
+            fold.in[1] = total + c * piece;
+            combine(fold, count);
+          }
+          finish(total, u / pieces, first, count, args.out[0]);
+        }
+      },
+      chunks > 1 ? align64(units * piece * 4) : 0);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "backend/cpu/own/panel.h"
 #include "backend/cpu/support.h"
 #include "backend/cpu/tile/lanes.h"
+#include "backend/ran_by.h"
 
 namespace pelton::backend::cpu {
 namespace {
@@ -41,7 +42,7 @@ std::vector<int64_t> channel_strides(const TensorSpec& t) {
 }
 
 // Holds A as lanes, a_copies() times [M, K], in advance if it is constant; makes the panels and the result.
-class ContractionKernel : public Kernel {
+class ContractionKernel : public Kernel, public HandedOn {
  public:
   explicit ContractionKernel(const device::Target& target) : target_(target) {}
 
@@ -75,6 +76,7 @@ class ContractionKernel : public Kernel {
     return (packed_a_.defined() ? 0 : a_copies() * a_bytes_) + chunks * panel_bytes_;
   }
   int64_t packed_bytes() const override { return packed_a_.defined() ? packed_a_.bytes() : 0; }
+  std::string_view ran_by() const override { return "cpu.contraction"; }
 
   void run(const RunArgs& args) const override {
     if (units_ == 0 || p_.m == 0) return;

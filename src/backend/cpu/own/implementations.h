@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// Families of own kernels beside those of backend/cpu/implementations.h.
+#pragma once
+
+#include "backend/kernel.h"
+
+namespace pelton::backend::cpu {
+
+void add_channelwise(Registry& registry);  // a value a channel on channels-last tensors
+void add_max_pool(Registry& registry);     // with indices
+
+}  // namespace pelton::backend::cpu

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/timing.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <set>
+
+#include "backend/ran_by.h"
+#include "base/clock.h"
+#include "base/interrupt.h"
+#include "base/thread_pool.h"
+#include "runtime/executable.h"
+
+namespace pelton::compiler {
+
+using namespace ir;
+
+namespace {
+
+// Small numbers of both signs in f32, small positive ones elsewhere; zeros where they may be indices.
+Tensor made_up(DType dtype, int64_t bytes) {
+  Tensor t(DType::u8, {bytes});
+  if (dtype == DType::f32) {
+    auto* p = static_cast<float*>(t.mutable_data());
+    for (int64_t i = 0; i < bytes / 4; ++i) p[i] = static_cast<float>(i * 7919 % 127) / 64 - 1;
+  } else {
+    const bool may_index = dtype == DType::i64 || dtype == DType::i32 || dtype == DType::boolean;
+    std::memset(t.mutable_data(), may_index ? 0 : 0x3c, static_cast<size_t>(bytes));
+  }
+
+  return t;
+}
+
+}  // namespace
+
+std::vector<Candidate> measure(const std::vector<std::function<void()>>& work, double seconds) {
+  constexpr size_t kLeastRounds = 3, kMostRounds = 200;
+  std::vector<std::vector<double>> times(work.size());
+  for (const auto& f : work) f();
+  Stopwatch watch;
+  for (size_t round = 0; round < kMostRounds && (round < kLeastRounds || watch.seconds() < seconds);
+       ++round) {
+    throw_if_interrupted();
+    for (size_t i = 0; i < work.size(); ++i) {
+      // From the front and from the back by turns: what runs first finds the caches in another state.
+      const size_t at = round % 2 ? work.size() - 1 - i : i;
+      const int64_t start = now_ns();
+      work[at]();
+      times[at].push_back(static_cast<double>(now_ns() - start) * 1e-6);
+    }
+  }
+  std::vector<Candidate> out;
+  for (auto& t : times) {
+    std::sort(t.begin(), t.end());
+    const auto quantile = [&](size_t quarter) { return t[(t.size() - 1) * quarter / 4]; };
+    Candidate c;
+    c.ms = quantile(2);
+    c.noise = c.ms > 0 ? (quantile(3) - quantile(1)) / 2 / c.ms : 0;
+    out.push_back(std::move(c));
+  }
+  return out;
+}
+
+std::vector<Candidate> time_node(const Graph& graph, NodeId id, const SymbolValues& sizes,
+                                 const std::vector<const backend::Implementation*>& implementations,
+                                 const device::Target& target, double seconds) {
+  const Node& n = graph[id];
+  backend::Instance instance{graph, id, {}, {}, {}, sizes, target.threads};
+  std::vector<Tensor> values;  // that hold the bytes
+  std::vector<const void*> in;
+  std::vector<void*> out;
+  auto spec = [&](ValueId v) {
+    const Type& t = graph.type(v);
+    return backend::TensorSpec{t.dtype, eval(t.shape, sizes), t.layout};
+  };
+  for (ValueId v : n.inputs) {
+    instance.inputs.push_back(v ? spec(v) : backend::TensorSpec{});
+    const Tensor* constant = v ? graph.constant(v) : nullptr;
+    instance.constants.push_back(constant ? *constant : Tensor());
+    if (constant)
+      values.push_back(*constant);
+    else
+      values.push_back(made_up(instance.inputs.back().dtype, v ? instance.inputs.back().bytes() : 0));
+    in.push_back(v ? values.back().data() : nullptr);
+  }
+  for (ValueId v : n.outputs) {
+    instance.outputs.push_back(spec(v));
+    values.push_back(Tensor(DType::u8, {std::max<int64_t>(64, instance.outputs.back().bytes())}));
+    out.push_back(values.back().mutable_data());
+  }
+  std::vector<std::unique_ptr<backend::Kernel>> kernels;
+  std::vector<std::string> names;
+  int64_t scratch_bytes = 0;
+  for (const backend::Implementation* i : implementations) {
+    std::unique_ptr<backend::Kernel> k = i->prepare(instance, target);
+    if (backend::ran_by(k.get(), i->name) != i->name) continue;
+    scratch_bytes = std::max(scratch_bytes, k->scratch_bytes());
+    kernels.push_back(std::move(k));
+    names.emplace_back(i->name);
+  }
+  Tensor scratch(DType::u8, {std::max<int64_t>(64, scratch_bytes)});
+  void* pad = scratch.mutable_data();
+  std::vector<std::function<void()>> work;
+  for (const auto& k : kernels)
+    work.emplace_back([&, kernel = k.get()] {
+      backend::RunArgs args;
+      args.in = in;
+      args.out = out;
+      args.scratch = pad;
+      kernel->run(args);
+    });
+  std::vector<Candidate> result;
+  run_in_pool([&] { result = measure(work, seconds); });
+  for (size_t i = 0; i < result.size(); ++i) result[i].name = names[i];
+  return result;
+}
+
+std::vector<Candidate> time_plans(const std::vector<std::shared_ptr<const runtime::Plan>>& plans,
+                                  const SymbolValues& sizes, const backend::Registry& registry,
+                                  const device::Target& target, double seconds) {
+  std::vector<runtime::Context> contexts;
+  std::vector<Tensor> values;
+  std::vector<std::function<void()>> work;
+  contexts.reserve(plans.size());
+  for (const auto& plan : plans) {
+    const Graph& g = plan->graph;
+    contexts.push_back(runtime::Executable::create(plan, registry, target)->context());
+    for (size_t i = 0; i < g.inputs.size(); ++i) {
+      const Type& t = g.type(g.inputs[i]);
+      if (!t.is_tensor() || t.dtype == DType::string)
+        fail(ErrorCode::bad_type, cat("takes ", t.str(), ", which is not timed"));
+      const Dims dims = eval(t.shape, sizes);
+      values.push_back(made_up(t.dtype, byte_size(t.dtype, element_count(dims))));
+      contexts.back().bind_input(i, dims, values.back().data());
+    }
+    work.emplace_back([context = &contexts.back()] {
+      context->run_bound();
+      context->outputs();
+    });
+  }
+  return measure(work, seconds);
+}
+
+SymbolValues sizes_of(const Graph& graph, const std::map<std::string, int64_t>& optimum) {
+  std::set<std::string> names;
+  auto collect = [&](ValueId v) {
+    for (const Dim& d : graph.type(v).shape) d.collect_symbols(names);
+  };
+  for (ValueId v : graph.inputs) collect(v);
+  for (NodeId id : graph.order())
+    for (ValueId v : graph[id].outputs) collect(v);
+  SymbolValues sizes;
+  for (const std::string& symbol : names) {
+    const auto best = optimum.find(symbol);
+    const auto range = graph.symbols->ranges.find(symbol);
+    const int64_t least = range == graph.symbols->ranges.end() ? 1 : std::max<int64_t>(1, range->second.min);
+    sizes[symbol] = best != optimum.end() ? best->second : least;
+  }
+  return sizes;
+}
+
+}  // namespace pelton::compiler
