@@ -210,6 +210,41 @@ Instance pool_backward(Draw& d, DType t) {
           {{"kernel", Ints{2, 3}}, {"strides", Ints{stride, stride}}, {"low", Shape{pad, 0}}}};
 }
 
+Instance avg_pool_backward(Draw& d, DType t) {
+  Instance i = pool_backward(d, t);
+  i.attrs["dims"] = to_shape(i.inputs[1].dims());
+  i.attrs["count_padding"] = d.coin();
+  i.inputs.pop_back();
+  return i;
+}
+// g and, for the data's gradient, w, else x.
+Instance conv_backward(Draw& d, DType t, bool data) {
+  int64_t groups = 1 + d.below(2), spatial = 1 + d.below(2);
+  Dims x{1 + d.below(2), groups * (1 + d.below(2))}, w{groups * (1 + d.below(3)), x[1] / groups},
+      g{x[0], w[0]};
+  Ints strides, dilations, kernel;
+  Shape low, high;
+  for (int64_t k = 0; k < spatial; ++k) {
+    strides.push_back(1 + d.below(3));
+    dilations.push_back(1 + d.below(2));
+    kernel.push_back(1 + d.below(3));
+    low.emplace_back(d.below(2));
+    high.emplace_back(d.below(3));
+    int64_t extent = (kernel.back() - 1) * dilations.back() + 1;
+    x.push_back(extent + d.below(5));
+    w.push_back(kernel.back());
+    g.push_back((x.back() + low.back().value() + high.back().value() - extent) / strides.back() + 1);
+  }
+  Instance i{
+      {d.normal(t, g), d.normal(t, data ? w : x)},
+      {{"strides", strides}, {"dilations", dilations}, {"low", low}, {"high", high}, {"groups", groups}}};
+  if (data)
+    i.attrs["dims"] = to_shape(x);
+  else
+    i.attrs["kernel"] = kernel;
+  return i;
+}
+
 // An instance of a composite; none if this file does not know the op.
 // Up to three operands over five labels, repeated ones included; the result takes any of them in any order.
 Instance contraction(Draw& d, DType t) {
@@ -309,6 +344,9 @@ std::optional<Instance> draw(std::string_view op, Draw& d, DType t) {
   if (op == "cross_entropy_backward") return loss_backward(d, t);
   if (op == "attention_backward") return attention_backward(d, t);
   if (op == "max_pool_backward") return pool_backward(d, t);
+  if (op == "avg_pool_backward") return avg_pool_backward(d, t);
+  if (op == "conv_backward_data") return conv_backward(d, t, true);
+  if (op == "conv_backward_weights") return conv_backward(d, t, false);
   return std::nullopt;
 }
 

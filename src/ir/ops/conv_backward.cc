@@ -138,6 +138,7 @@ void add_conv_backward(OpRows& rows) {
                      kW3};
   row.infer = infer_data;
   row.eval = eval_conv_backward_data;
+  row.decompose = decompose_conv_backward_data;
   row.flops = data_flops;
   row.precision = Precision::accumulates;
   row.layout = LayoutFreedom::channels;
@@ -148,6 +149,7 @@ void add_conv_backward(OpRows& rows) {
   row.attrs.push_back(kernel);
   row.infer = infer_weights;
   row.eval = eval_conv_backward_weights;
+  row.decompose = decompose_conv_backward_weights;
   row.flops = weights_flops;
   rows.push_back(std::move(row));
 }

@@ -10,5 +10,8 @@ namespace pelton::ir {
 
 void eval_conv_backward_data(EvalContext& c);
 void eval_conv_backward_weights(EvalContext& c);
+// Nothing where a size is not fixed that must be.
+std::vector<ValueId> decompose_conv_backward_data(Builder& b, const Node& n);
+std::vector<ValueId> decompose_conv_backward_weights(Builder& b, const Node& n);
 
 }  // namespace pelton::ir

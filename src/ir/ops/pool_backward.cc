@@ -56,6 +56,50 @@ Values decompose_max(Builder& b, const Node& n) {
   return {b.reshape(sums, shape)};
 }
 
+// The gradients, each over the number of taps of its window, spread by a convolution of every channel with
+// ones.
+Values decompose_avg(Builder& b, const Node& n) {
+  auto x = as_dims(n.get_dims("dims")), g = as_dims(b.shape(n.inputs[0]));
+  if (!x || !g) return {};
+  const size_t spatial = x->size() - 2;
+  Window w = window_of(n, spatial);
+  auto low = as_dims(w.low), high = as_dims(w.high);
+  if (!low || !high) return {};
+  ConcreteWindow window{n.get_ints("kernel"), w.strides, w.dilations, *low, *high};
+  Dims places(g->begin() + 2, g->end());
+  std::vector<double> counts;
+  for_each_index(places, [&](const Dims& o) {
+    double count = 1;
+    for (size_t d = 0; d < spatial; ++d) {
+      int64_t inside = 0, limit = (*x)[d + 2] + (n.get_bool("count_padding") ? (*high)[d] : 0);
+      for (int64_t k = 0; k < window.kernel[d]; ++k) {
+        int64_t at = window.position(d, o[d], k);
+        inside += at < limit && (at >= 0 || n.get_bool("count_padding"));
+      }
+      count *= static_cast<double>(inside);
+    }
+    counts.push_back(count);
+  });
+  DType t = b.dtype(n.inputs[0]);
+  Dims shape{1, 1}, planes{(*x)[0] * (*x)[1], 1}, pooled = planes, kernel{1, 1};
+  shape.insert(shape.end(), places.begin(), places.end());
+  pooled.insert(pooled.end(), places.begin(), places.end());
+  planes.insert(planes.end(), x->begin() + 2, x->end());
+  kernel.insert(kernel.end(), window.kernel.begin(), window.kernel.end());
+  // A last window of `ceil` runs over the end: as much padding as it needs.
+  Shape reach = w.high;
+  for (size_t d = 0; d < spatial; ++d)
+    reach[d] =
+        std::max((*high)[d], window.position(d, places[d] - 1, window.kernel[d] - 1) + 1 - (*x)[d + 2]);
+  ValueId share = b.div(n.inputs[0], b.constant(from_doubles(t, shape, counts)));
+  ValueId ones = b.constant(Tensor::full(t, kernel, 1));
+  Attrs attrs{{"dims", to_shape(planes)}, {"low", w.low}, {"high", reach}};
+  for (const char* name : {"strides", "dilations"})
+    if (n.has_attr(name)) attrs[name] = n.attr(name);
+  ValueId dx = b.op("conv_backward_data", {b.reshape(share, to_shape(pooled)), ones}, attrs);
+  return {b.reshape(dx, to_shape(*x))};
+}
+
 void max_pool(C& c) {
   if (c.grad()) {
     Attrs attrs = c.node.attrs;
@@ -147,6 +191,7 @@ void add_pool_backward(OpRows& rows) {
   rows.back().decompose = decompose_max;
   const AttrDef count{"count_padding", AttrKind::boolean, Attr(false)};
   rows.push_back(backward("avg_pool_backward", 1, &count, infer_avg, eval_avg_pool_backward));
+  rows.back().decompose = decompose_avg;
   rows.back().attrs.push_back({"dims", AttrKind::dims, {}});
 }
 
