@@ -26,6 +26,7 @@ using Json = nlohmann::ordered_json;
 struct Options {
   std::string recipe;
   std::vector<std::string> sets;
+  uint64_t memory_budget = 0;  // bytes
   bool schema = false, dry_run = false, resume = false, models = false, graph = false;
 };
 
@@ -159,8 +160,11 @@ int run(const Options& o, const Globals& globals) {
   // A GPU is used when it is named: the step's backward kernels are the CPU's.
   options.target = globals.device_named ? globals.target() : device::detect_cpu(globals.threads);
   options.resume = o.resume;
-  train::Recipe recipe = train::is_run_folder(o.recipe) ? train::run_recipe(o.recipe, o.sets)
-                                                        : train::load_recipe(o.recipe, o.sets);
+  std::vector<std::string> sets = o.sets;
+  if (o.memory_budget)
+    sets.push_back(cat("step.memory_budget=", static_cast<double>(o.memory_budget) / 1073741824.0));
+  train::Recipe recipe =
+      train::is_run_folder(o.recipe) ? train::run_recipe(o.recipe, sets) : train::load_recipe(o.recipe, sets);
   Line line(globals.quiet || globals.json);
   options.on_moment = [&](const train::Moment& m) {
     line.show(m);
@@ -206,6 +210,9 @@ Run make_train(CLI::App& app, const Globals& globals) {
       ->type_name("A.B=VALUE")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--memory-budget", o->memory_budget,
+                 "what a step may take, as 8GiB: sets step.memory_budget")
+      ->transform(CLI::AsSizeValue(false));
   app.add_flag("--resume", o->resume, "go on from the newest checkpoint of the run folder");
   app.add_flag("--dry-run", o->dry_run,
                "compile the step, time it on one batch, and say what the run would take");

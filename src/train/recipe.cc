@@ -241,6 +241,7 @@ class Reader {
     r_.loss.ignore = a.integer("ignore");
     r_.accumulate = a.integer("accumulate");
     r_.clip_norm = a.number("clip_norm");
+    r_.memory_budget_gib = a.number("memory_budget");
     r_.average = a.number("average");
     r_.mixup = a.number("mixup");
     r_.deterministic = a.boolean("deterministic");

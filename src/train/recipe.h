@@ -44,6 +44,7 @@ struct Recipe {
   LossOptions loss;
   int64_t accumulate = 1;
   double clip_norm = 0, average = 0, mixup = 0;
+  double memory_budget_gib = 0;  // 0: none
   bool deterministic = true;
 
   std::string optimizer = "sgd";

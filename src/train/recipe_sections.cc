@@ -66,6 +66,8 @@ std::vector<std::pair<std::string, Schema>> sections() {
          {"ignore", T::integer, -100, "label that counts for nothing"},
          integer("accumulate", 1, "micro-batches of a step", 1),
          number("clip_norm", 0, "largest norm of all gradients together; 0: no limit"),
+         number("memory_budget", 0,
+                "GiB; to stay below, results are computed again for the backward pass; 0: none"),
          number("average", 0, "decay of the moving average of the parameters; 0: none", 0, 1),
          number("mixup", 0, "alpha of mixup; 0: none", 0, 1),
          flag("deterministic", true, "the same bits in every run of the same recipe")}}},

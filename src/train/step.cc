@@ -123,6 +123,7 @@ class StepBuilder {
     forward();
     backward();
     update();
+    if (o_.memory_budget_bytes > 0) fit_memory();
   }
 
  private:
@@ -190,6 +191,7 @@ class StepBuilder {
   }
 
   void backward() {
+    forward_nodes_ = s_.graph.node_count();
     for (const Slot& slot : s_.graph.slots) {
       if (slot.kind != SlotKind::parameter) continue;
       const ParameterGroup* g = group_of(o_, slot.name);
@@ -266,6 +268,16 @@ class StepBuilder {
     }
   }
 
+  // State has its old and its new value at once, and each trained parameter a gradient.
+  void fit_memory() {
+    auto bytes = [](const Type& t) { return physical_bytes(t, *as_dims(t.shape)); };
+    int64_t left = o_.memory_budget_bytes;
+    for (const Slot& slot : s_.graph.slots) left -= 2 * bytes(slot.type);
+    for (ValueId v : values_) left -= bytes(b_.type(v));
+    s_.activation_budget_bytes = std::max<int64_t>(left, 0);
+    s_.recomputed = autodiff::recompute(s_.graph, forward_nodes_, s_.activation_budget_bytes);
+  }
+
   void average(const Update& u, ValueId fresh) {
     Slot slot;
     slot.name = cat("average.", u.name);
@@ -286,18 +298,19 @@ class StepBuilder {
   data::Args args_;
   std::vector<ValueId> raw_, values_, grads_, sums_, counts_, correct_;
   ValueId target_, valid_, mix_, loss_, count_, divisor_, norm_, finite_;
+  size_t forward_nodes_ = 0;
 };
 
 }  // namespace
 
 StepGraph build_train_step(const Trainable& model, const StepOptions& o) {
-  StepGraph s{Graph(cat(model.name(), "_train")), {}, {}, {}};
+  StepGraph s{Graph(cat(model.name(), "_train")), {}, {}, {}, {}, 0};
   StepBuilder(model, o, s).build();
   return s;
 }
 
 StepGraph build_eval_step(const Trainable& model, const StepOptions& o) {
-  StepGraph s{Graph(cat(model.name(), "_eval")), {}, {}, {}};
+  StepGraph s{Graph(cat(model.name(), "_eval")), {}, {}, {}, {}, 0};
   Net net(s.graph, {.draw = false});
   Builder& b = net.builder();
   std::vector<ValueId> raw = add_model_inputs(s, model, o, o.batch);

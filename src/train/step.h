@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "autodiff/recompute.h"
 #include "train/loss.h"
 #include "train/model.h"
 #include "train/optimizer/optimizer.h"
@@ -45,8 +46,9 @@ struct StepOptions {
   std::string optimizer = "sgd";
   data::Options optimizer_options;
   Schedule schedule;
-  double clip_norm = 0;  // of all gradients together; 0: none
-  double average = 0;    // decay of the moving average of parameters; 0: none
+  double clip_norm = 0;             // of all gradients together; 0: none
+  double average = 0;               // decay of the moving average of parameters; 0: none
+  int64_t memory_budget_bytes = 0;  // above it results are computed again for the backward pass; 0: never
   std::vector<ParameterGroup> groups;
   int64_t epoch = 0;  // decides which groups are frozen
   bool mix = false;   // takes "mix": the batch is blended with itself reversed by this weight
@@ -58,6 +60,8 @@ struct StepGraph {
   ir::Graph graph;
   std::vector<std::string> inputs, outputs;  // names in graph order
   std::vector<std::string> trained;          // parameters that this step changes
+  autodiff::Recomputation recomputed;        // where there is a memory budget
+  int64_t activation_budget_bytes = 0;       // what the budget leaves for results kept between the passes
 };
 
 // Inputs: the model's, then "label" or "target", then "valid" and "mix" where asked for.

@@ -75,6 +75,7 @@ struct Trainer::Impl {
     step.optimizer = recipe.optimizer;
     step.optimizer_options = recipe.optimizer_options;
     step.clip_norm = recipe.clip_norm;
+    step.memory_budget_bytes = static_cast<int64_t>(recipe.memory_budget_gib * 1073741824.0);
     step.average = recipe.average;
     step.groups = recipe.groups;
     step.mix = recipe.mixup > 0;
@@ -116,10 +117,25 @@ struct Trainer::Impl {
     if (loaders.eval) eval_forms = loaders.eval->forms(recipe.data.mean, recipe.data.std);
   }
 
+  static void report_memory(const StepGraph& graph) {
+    const autodiff::Recomputation& r = graph.recomputed;
+    auto mebibytes = [](int64_t bytes) {
+      return static_cast<double>(std::llround(static_cast<double>(bytes) * 10 / (1 << 20))) / 10;
+    };
+    log_info("memory budget: ", r.values, " results are computed again (", std::llround(r.flops * 1e-6),
+             " MFLOP a step), ", mebibytes(r.kept_bytes), " of ", mebibytes(r.kept_bytes_before),
+             " MiB stay");
+    if (r.kept_bytes > graph.activation_budget_bytes)
+      log_warn("the memory budget leaves ", mebibytes(graph.activation_budget_bytes),
+               " MiB for results of the forward pass, but ", mebibytes(r.kept_bytes),
+               " MiB must stay: lower data.batch or raise step.memory_budget");
+  }
+
   // Initial values are drawn once; later programs get theirs from the one before.
   std::unique_ptr<Program> make_program(StepOptions o, bool draw) {
     o.draw = draw;
     StepGraph graph = build_train_step(*model, o);
+    if (o.memory_budget_bytes > 0) report_memory(graph);
     if (draw && !recipe.weights.empty()) {
       LoadReport report =
           load_weights(graph.graph, read_weights(recipe.weights), recipe.fresh, recipe.weights);

@@ -184,3 +184,24 @@ TEST_CASE("step: label smoothing and mixing agree with their formulas") {
   double expected = 0.8 * unmixed + 0.2 * costs;
   CHECK(smooth.run(in, {}).at("loss").get_double(0) == doctest::Approx(expected).epsilon(1e-5));
 }
+
+TEST_CASE("step: a memory budget changes what is kept and no update") {
+  Setup s = small_mlp(64);
+  s.model = named_model(
+      "mlp", {{"features", int64_t{6}}, {"hidden", ir::Ints{32, 32, 32, 32}}, {"classes", int64_t{3}}});
+  Program plain = program(s);
+  StepGraph all = build_train_step(*s.model, s.options);
+  CHECK(all.recomputed.values == 0);
+  s.options.memory_budget_bytes = 1;
+  StepGraph tight = build_train_step(*s.model, s.options);
+  CHECK(tight.recomputed.values > 0);
+  CHECK(tight.recomputed.kept_bytes < tight.recomputed.kept_bytes_before);
+  CHECK(tight.activation_budget_bytes == 0);
+  Program again = program(s);
+  std::vector<Tensor> in = batch(64, {6}, 3);
+  for (int i = 0; i < 3; ++i) {
+    plain.run(in, {});
+    again.run(in, {});
+  }
+  CHECK(largest_difference(plain, again) <= 1e-6);
+}
