@@ -139,7 +139,10 @@ class Assign {
       return g_.set_input(id, i, input(g_, back, 0));
     g_.set_input(id, i, copy(v, wanted, name_.c_str(), id));
   }
-  ValueId plain_copy(ValueId v, NodeId before) { return copy(v, Layout{}, "plain", before); }
+  ValueId plain_copy(ValueId v, NodeId before) {
+    changed_ = true;  // other copies may be of a trial only
+    return copy(v, Layout{}, "plain", before);
+  }
 
   ValueId copy(ValueId v, Layout wanted, const char* name, NodeId before) {
     auto key = std::pair(v.index, std::string(name));
@@ -150,7 +153,6 @@ class Assign {
     ValueId c = b.op("layout", {v}, {{"to", std::string(name)}});
     g_.edit(c).type.layout = wanted;
     copies_[key] = c;
-    changed_ = true;
     return c;
   }
 
