@@ -4,10 +4,12 @@
 
 A step is forward, loss, backward and update on one fixed batch; data loading is not in it. Pelton's time is the median that
 `pelton train --dry-run` measures, PyTorch's the median of the same number of eager steps, plain or channels_last,
-whichever is faster (--compile adds torch.compile). Both sides take --threads threads.
+whichever is faster (--compile adds torch.compile). Both sides take --threads threads. --cpu-time compares processor time
+instead, for a machine that other work uses too (with one thread, or waiting threads count as work).
 """
 import argparse
 import json
+import os
 import pathlib
 import platform
 import statistics
@@ -38,10 +40,10 @@ def recipe(name, folder):
     return path
 
 
-def pelton_ms(binary, path, threads):
+def pelton_ms(binary, path, threads, key):
     out = subprocess.run([binary, "train", path, "--dry-run", "--json", "--threads", str(threads)], check=True,
                          capture_output=True, text=True).stdout
-    return json.loads(out)["step_seconds"] * 1e3
+    return json.loads(out)[key] * 1e3
 
 
 def torch_model(name):
@@ -86,15 +88,20 @@ def torch_step(name, channels_last=False, compiled=False):
     return step
 
 
-def median_ms(step, seconds):
+def median_ms(step, seconds, clock):
     for _ in range(3):
         step()
     times, end = [], time.perf_counter() + seconds
     while time.perf_counter() < end or len(times) < 5:
-        start = time.perf_counter()
+        start = clock()
         step()
-        times.append((time.perf_counter() - start) * 1e3)
+        times.append((clock() - start) * 1e3)
     return statistics.median(times)
+
+
+def machine():
+    names = [line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")]
+    return f"{names[0] if names else platform.machine()}, {len(names)} processors"
 
 
 def main():
@@ -105,10 +112,12 @@ def main():
     parser.add_argument("--seconds", type=float, default=3, help="of a side in a round")
     parser.add_argument("--models", nargs="*", default=list(CASES))
     parser.add_argument("--compile", action="store_true", help="time torch.compile as well")
+    parser.add_argument("--cpu-time", action="store_true", help="compare processor time")
     parser.add_argument("--output", type=pathlib.Path)
     args = parser.parse_args()
     import torch
     torch.set_num_threads(args.threads)
+    key, clock = ("step_cpu_seconds", time.process_time) if args.cpu_time else ("step_seconds", time.perf_counter)
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for name in args.models:
@@ -120,9 +129,9 @@ def main():
                 sides["compile"] = torch_step(name, compiled=True)
             ours, theirs = [], {k: [] for k in sides}
             for _ in range(args.rounds):
-                ours.append(pelton_ms(args.binary, path, args.threads))
+                ours.append(pelton_ms(args.binary, path, args.threads, key))
                 for k, step in sides.items():
-                    theirs[k].append(median_ms(step, args.seconds))
+                    theirs[k].append(median_ms(step, args.seconds, clock))
             peer = {k: min(v) for k, v in theirs.items()}
             best = min(peer, key=peer.get)
             rows.append({"model": name, "batch": CASES[name][1], "pelton_ms": min(ours), "torch_ms": peer, "torch_best": best,
@@ -132,8 +141,8 @@ def main():
     print(f"geometric mean {mean:.2f}x")
     if args.output:
         args.output.write_text(json.dumps({
-            "machine": platform.processor() or platform.machine(), "threads": args.threads, "torch": torch.__version__,
-            "precision": "f32", "rows": rows, "geometric_mean": mean}, indent=1) + "\n")
+            "machine": machine(), "load": os.getloadavg(), "threads": args.threads, "torch": torch.__version__,
+            "precision": "f32", "clock": "processor" if args.cpu_time else "wall", "rows": rows, "geometric_mean": mean}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -125,6 +125,7 @@ int dry_run(train::Trainer& trainer, const Options& o, const Globals& globals) {
                     {"state_bytes", d.state_bytes},
                     {"memory_bytes", d.memory_bytes},
                     {"step_seconds", d.step_seconds},
+                    {"step_cpu_seconds", d.step_cpu_seconds},
                     {"implementations", d.implementations},
                     {"node_seconds", d.node_seconds}}
                    .dump());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/trainer.h"
 
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,6 +33,19 @@ constexpr double kRateSeconds = 5;  // throughput and time left are those of abo
 // Of a dry run: steps timed, at least and at most, and for how long.
 constexpr size_t kFewestTimed = 3, kMostTimed = 1000;
 constexpr double kTimedSeconds = 3;
+
+double median(std::vector<double> v) {
+  auto middle = v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2);
+  std::nth_element(v.begin(), middle, v.end());
+  return *middle;
+}
+
+// Processor time of this process so far.
+double cpu_time() {
+  timespec t{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+}
 
 double wall_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -377,16 +391,17 @@ DryRun Trainer::dry_run() {
   std::vector<Tensor> in = m.step_inputs(b, false);
   try {
     m.current->run(in, m.key());
-    std::vector<double> seconds;
-    for (Stopwatch all;
-         seconds.size() < kFewestTimed || (all.seconds() < kTimedSeconds && seconds.size() < kMostTimed);) {
+    std::vector<double> seconds, cpu_seconds;
+    Stopwatch all;
+    while (seconds.size() < kFewestTimed || (all.seconds() < kTimedSeconds && seconds.size() < kMostTimed)) {
       Stopwatch watch;
+      double before = cpu_time();
       m.current->run(in, m.key());
       seconds.push_back(watch.seconds());
+      cpu_seconds.push_back(cpu_time() - before);
     }
-    std::nth_element(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2),
-                     seconds.end());
-    r.step_seconds = seconds[seconds.size() / 2];
+    r.step_seconds = median(std::move(seconds));
+    r.step_cpu_seconds = median(std::move(cpu_seconds));
     r.node_seconds = m.current->times(in, m.key());
   } catch (const Error& e) {
     m.check_memory_message(e);

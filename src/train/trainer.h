@@ -41,8 +41,9 @@ struct DryRun {
   int64_t parameters = 0, trained = 0;  // elements
   int64_t samples = 0, epoch_updates = 0, updates = 0;
   int64_t nodes = 0, state_bytes = 0, memory_bytes = 0;
-  double flops = 0;         // of a step
-  double step_seconds = 0;  // median, measured on one batch
+  double flops = 0;             // of a step
+  double step_seconds = 0;      // median, measured on one batch
+  double step_cpu_seconds = 0;  // processor time of all threads, likewise
   std::map<std::string, int64_t> implementations;
   std::map<std::string, double> node_seconds;  // of one step, by implementation and op
   std::string graph;                           // text of the compiled step
