@@ -47,6 +47,7 @@ struct Fragment {
   std::vector<HostValue> inputs;
   bool jumps = false;  // a small change of an operand may change the result by a step
   bool exact = false;  // results hold no rounding of their own
+  bool own = false;    // operands belong together (statistics of one another) and are never other values
 };
 
 // Values for the inputs of a pass case: symbols are 3 where their range has it.
@@ -86,6 +87,7 @@ inline void classify(Fragment& f) {
     for (ValueId v : n.inputs)
       if (v) integers &= f.graph.type(v).is_tensor() && !is_float(f.graph.type(v).dtype);
     f.exact &= moves || (integers && !n.inputs.empty());
+    f.own |= n.op->name.find("_backward") != std::string_view::npos;
     f.jumps |= steps.count(n.op->name) || kind == NumericClass::comparison ||
                kind == NumericClass::ordering || kind == NumericClass::cast ||
                kind == NumericClass::quantize || kind == NumericClass::random ||
@@ -240,7 +242,7 @@ class Drawer {
     bool exact = f.exact;
     for (size_t i = 0; i < body.inputs.size(); ++i) {
       const Type& type = body.type(body.inputs[i]);
-      const Known* joined = candidate(type, f.jumps);
+      const Known* joined = f.own ? nullptr : candidate(type, f.jumps);
       if (joined) {
         exact &= joined->exact;
         ids.push_back(joined->id);

@@ -20,6 +20,7 @@
 #include "passes/layout.h"
 #include "passes/movement.h"
 #include "passes/precision.h"
+#include "passes/product_shape.h"
 #include "passes/quantize.h"
 #include "passes/rewrite.h"
 #include "passes/siblings.h"
@@ -66,6 +67,15 @@ bool quantize_all(Graph& g, const passes::Context& c) {
   return passes::quantize(g, ranges, c);
 }
 
+// The pass as it is for a device.
+template <class Run>
+auto on_device(Run run) {
+  return [run](Graph& g, passes::Context c) {
+    c.target = device::cuda_target(90);
+    return run(g, c);
+  };
+}
+
 const std::vector<Pass>& all_passes() {
   static const std::vector<Pass> list = {
       {"fold", [](Graph& g, const passes::Context& c) { return passes::fold(g, c); }, Keeps::bits},
@@ -77,6 +87,10 @@ const std::vector<Pass>& all_passes() {
       {"fold_norm", passes::fold_norm, Keeps::value},
       {"precision", [](Graph& g, const passes::Context& c) { return passes::precision(g, "bf16", c); },
        Keeps::type},
+      {"precision of devices",
+       on_device([](Graph& g, const passes::Context& c) { return passes::precision(g, "fp16", c); }),
+       Keeps::type},
+      {"product_shape", on_device(passes::product_shape), Keeps::value},
       {"decompose", passes::decompose, Keeps::value},
       {"absorb", passes::absorb, Keeps::value},
       {"quantize", quantize_all, Keeps::type},
@@ -265,7 +279,7 @@ std::string counts(const std::map<std::string, int64_t>& list) {
 
 TEST_CASE("passes keep the value of random graphs and change nothing twice") {
   Fragments fragments = load_fragments();
-  int64_t graphs = setting("PELTON_FUZZ_GRAPHS", 500), first = setting("PELTON_FUZZ_SEED", 1);
+  int64_t graphs = setting("PELTON_FUZZ_GRAPHS", 700), first = setting("PELTON_FUZZ_SEED", 1);
   int64_t only = setting("PELTON_FUZZ_ONLY", 0);
   if (only) graphs = 1;
   Coverage coverage;
@@ -298,7 +312,7 @@ TEST_CASE("passes keep the value of random graphs and change nothing twice") {
   MESSAGE("ops: ", counts(coverage.ops));
   MESSAGE("passes that changed something: ", counts(coverage.changed));
   MESSAGE("rules: ", counts(coverage.fired));
-  if (graphs < 500) return;  // a short run looks for wrong values only
+  if (graphs < 700) return;  // a short run looks for wrong values only
 
   CHECK(coverage.dropped * 5 <= coverage.graphs);
   CHECK(coverage.symbolic * 3 >= coverage.graphs);
