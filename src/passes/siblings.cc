@@ -116,9 +116,7 @@ void merge_all(Graph& g, const std::vector<Sibling>& parts) {
   }
 }
 
-}  // namespace
-
-bool siblings(Graph& graph, const Context& context) {
+bool merge_once(Graph& graph, const Context& context) {
   // A GPU reads slices of a product's columns where they lie; channels of a convolution it would copy.
   const bool convs = context.target.kind == device::Kind::cpu;
   bool changed = false;
@@ -153,6 +151,15 @@ bool siblings(Graph& graph, const Context& context) {
     remove_dead(graph);
     graph.sort();
   }
+  return changed;
+}
+
+}  // namespace
+
+bool siblings(Graph& graph, const Context& context) {
+  // A slice of one product may be the operand of the next siblings; each round leaves fewer contractions.
+  bool changed = false;
+  while (merge_once(graph, context)) changed = true;
   return changed;
 }
 
