@@ -55,10 +55,10 @@ function(pelton_python_tests folder)
   file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${folder}/*_test.py)
   foreach(file ${files})
     get_filename_component(name ${file} NAME_WE)
-    add_test(NAME ${folder}/${name} COMMAND ${PELTON_PYTHON} -m pytest -q -rs -p no:cacheprovider ${file}
+    add_test(NAME ${folder}/${name} COMMAND ${PELTON_PYTHON} -m pytest -q -rs -p no:cacheprovider -p skipped_modules ${file}
              WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
     set_tests_properties(${folder}/${name} PROPERTIES LABELS ${folder} TIMEOUT 600 ENVIRONMENT
-                         "PELTON_BINARY_DIR=${CMAKE_BINARY_DIR};PYTHONDONTWRITEBYTECODE=1")
+                         "PELTON_BINARY_DIR=${CMAKE_BINARY_DIR};PYTHONDONTWRITEBYTECODE=1;PYTHONPATH=${CMAKE_SOURCE_DIR}/tests/support")
   endforeach()
 endfunction()
 

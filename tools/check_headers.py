@@ -21,7 +21,7 @@ def flags_by_folder(build: pathlib.Path, source: pathlib.Path) -> dict[str, list
     out: dict[str, list[str]] = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
         file = pathlib.Path(entry["file"])
-        if source not in file.parents:
+        if source not in file.parents or file.suffix != ".cc":  # other compilers take other flags
             continue
         words = shlex.split(entry["command"])
         kept, skip = [], False
