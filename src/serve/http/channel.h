@@ -2,10 +2,11 @@
 // A connection's bytes, plain or under TLS, behind one pair of calls.
 #pragma once
 
+#include <utility>  // Boost.Asio uses it and does not include it
+
 #include <boost/asio.hpp>
 #include <boost/asio/ssl.hpp>
 #include <memory>
-#include <utility>
 
 namespace pelton::serve {
 

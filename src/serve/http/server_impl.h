@@ -2,6 +2,8 @@
 // Insides of the HTTP front end that the acceptor (server.cc) and its connections (session.cc) share.
 #pragma once
 
+#include <utility>  // Boost.Asio uses it and does not include it
+
 #include <atomic>
 #include <boost/asio.hpp>
 #include <boost/asio/ssl.hpp>
