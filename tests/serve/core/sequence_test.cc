@@ -136,7 +136,9 @@ TEST_CASE("an error of the engine ends its sequence and no other") {
   CHECK_FALSE(send(s, 1, 1, true).error);
   CHECK_FALSE(send(s, 2, 1, true).error);
   CHECK(send(s, 1, 13).error->message() == "unlucky");
-  CHECK(send(s, 1, 1).error->message().find("START") != std::string::npos);
+  const std::string after = send(s, 1, 1).error->message();  // may arrive before the end is on record
+  CHECK((after.find("START") != std::string::npos ||
+         after.find("ended with an earlier error") != std::string::npos));
   CHECK(ints(send(s, 2, 4).outputs.at(0)) == std::vector<int32_t>{5});
 }
 
