@@ -59,36 +59,35 @@ ValueId pool(Net& net, std::string_view op, ValueId x, const PoolOptions& o, Att
   return b.op(op, {x}, std::move(attrs));
 }
 
+// The convolution `op` with parameters in the present scope: weight of `shape` and then the kernel's sizes,
+// bias of `out`.
+ValueId weighted(Net& net, const char* op, ValueId x, Dims shape, int64_t out, const ConvOptions& o,
+                 Attrs attrs) {
+  Builder& b = net.builder();
+  for (int64_t k : spread(o.kernel, spatial(b, x), 1)) shape.push_back(k);
+  std::vector<ValueId> inputs{x, net.parameter("weight", shape, o.weight_init.value_or(by_fan_in(shape)))};
+  if (o.bias) inputs.push_back(net.parameter("bias", {out}, by_fan_in(shape)));
+  return b.op(op, inputs, std::move(attrs));
+}
+
 }  // namespace
 
 ValueId conv(Net& net, std::string_view name, ValueId x, int64_t out, const ConvOptions& o) {
   auto at = net.scope(name);
   Builder& b = net.builder();
   b.set_name(net.path(""));
-  size_t axes = spatial(b, x);
-  int64_t in = channels(b, x);
-  check_groups(b, in, out, o.groups);
-  Dims shape{out, in / o.groups};
-  for (int64_t k : spread(o.kernel, axes, 1)) shape.push_back(k);
-  std::vector<ValueId> inputs{x, net.parameter("weight", shape, o.weight_init.value_or(by_fan_in(shape)))};
-  if (o.bias) inputs.push_back(net.parameter("bias", {out}, by_fan_in(shape)));
-  return b.op("conv", inputs, windows(o, axes));
+  check_groups(b, channels(b, x), out, o.groups);
+  return weighted(net, "conv", x, {out, channels(b, x) / o.groups}, out, o, windows(o, spatial(b, x)));
 }
 
 ValueId conv_transpose(Net& net, std::string_view name, ValueId x, int64_t out, const ConvOptions& o) {
   auto at = net.scope(name);
   Builder& b = net.builder();
   b.set_name(net.path(""));
-  size_t axes = spatial(b, x);
-  int64_t in = channels(b, x);
-  check_groups(b, in, out, o.groups);
-  Dims shape{in, out / o.groups};
-  for (int64_t k : spread(o.kernel, axes, 1)) shape.push_back(k);
-  std::vector<ValueId> inputs{x, net.parameter("weight", shape, o.weight_init.value_or(by_fan_in(shape)))};
-  if (o.bias) inputs.push_back(net.parameter("bias", {out}, by_fan_in(shape)));
-  Attrs attrs = windows(o, axes);
-  attrs["output_padding"] = spread(o.output_padding, axes, 0);
-  return b.op("conv_transpose", inputs, std::move(attrs));
+  check_groups(b, channels(b, x), out, o.groups);
+  Attrs attrs = windows(o, spatial(b, x));
+  attrs["output_padding"] = spread(o.output_padding, spatial(b, x), 0);
+  return weighted(net, "conv_transpose", x, {channels(b, x), out / o.groups}, out, o, std::move(attrs));
 }
 
 ValueId max_pool(Net& net, ValueId x, const PoolOptions& o) {

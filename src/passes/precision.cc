@@ -71,6 +71,13 @@ bool narrow(Graph& g, NodeId id, DType low) {
     }
   }
   if (!any) return false;
+  return computed_low(g, id, inputs, low);
+}
+
+}  // namespace
+
+bool computed_low(Graph& g, NodeId id, const std::vector<ValueId>& inputs, DType low) {
+  const Node n = g[id];  // a copy: building moves the nodes
   Builder b(g, id);
   b.set_name(n.name);
   ValueId y;
@@ -80,11 +87,9 @@ bool narrow(Graph& g, NodeId id, DType low) {
     return false;  // the op does not take the type
   }
   if (g.type(y).dtype != low) return false;
-  g.replace_uses(out, b.cast(y, DType::f32));
+  g.replace_uses(n.outputs[0], b.cast(y, DType::f32));
   return true;
 }
-
-}  // namespace
 
 bool precision(Graph& graph, const std::string& precision, const Context& context,
                const std::set<std::string>& full) {

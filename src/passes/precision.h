@@ -6,6 +6,7 @@
 
 #include <set>
 #include <string>
+#include <vector>
 
 #include "passes/pass.h"
 
@@ -21,5 +22,9 @@ bool precision(ir::Graph& graph, const std::string& precision, const Context& co
 // The second half of `precision` on devices: values between products are stored in `low` as well, where they
 // stay in its range.
 bool spread_precision(ir::Graph& graph, DType low, const Context& context);
+
+// Replaces the one f32 result of `node` by the same op on `inputs`, cast back; false, and nothing replaced,
+// if the op does not take them or does not yield `low`.
+bool computed_low(ir::Graph& graph, ir::NodeId node, const std::vector<ir::ValueId>& inputs, DType low);
 
 }  // namespace pelton::passes

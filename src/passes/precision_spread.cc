@@ -73,17 +73,8 @@ bool spread(Graph& g, NodeId id, DType low) {
   }
   if (!any) return false;
   Builder b(g, id);
-  b.set_name(n.name);
   for (auto& [i, t] : constants) inputs[i] = b.constant(std::move(t));
-  ValueId y;
-  try {
-    y = b.op(n.op->name, inputs, n.attrs);
-  } catch (const Error&) {
-    return false;  // the op does not take the type
-  }
-  if (g.type(y).dtype != low) return false;
-  g.replace_uses(out, b.cast(y, DType::f32));
-  return true;
+  return computed_low(g, id, inputs, low);
 }
 
 }  // namespace

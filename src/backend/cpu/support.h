@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "backend/kernel.h"
+#include "backend/refuse.h"
 #include "base/thread_pool.h"
 
 namespace pelton::backend::cpu {
@@ -58,7 +59,4 @@ inline DType output_dtype(const ir::Graph& g, ir::NodeId n, size_t i = 0) {
 inline bool is_real(DType t) {
   return t == DType::f32 || t == DType::f16 || t == DType::bf16;
 }
-// "" if every tensor of the node is plain and of whole bytes, else the reason.
-std::string refuse_layouts(const ir::Graph& graph, ir::NodeId node);
-
 }  // namespace pelton::backend::cpu

@@ -13,6 +13,7 @@
 #include "backend/cuda/memory.h"
 #include "backend/cuda/own/epilogue.h"
 #include "backend/kernel.h"
+#include "backend/refuse.h"
 #include "base/cat.h"
 
 namespace pelton::backend::cuda {
@@ -44,9 +45,6 @@ inline const ir::Type& output_type(const ir::Graph& g, ir::NodeId n, size_t i = 
 inline bool is_channels_last(const ir::Layout& l) {
   return l.kind == ir::Layout::Kind::channels_last;
 }
-// "" if every tensor of the node is plain and of whole bytes, else the reason.
-std::string refuse_layouts(const ir::Graph& graph, ir::NodeId node);
-
 using Packed = std::shared_ptr<const DeviceBuffer>;
 
 // A kernel from a callable void(const RunArgs&), with what it keeps alive.

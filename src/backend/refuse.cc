@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backend/cpu/support.h"
+#include "backend/refuse.h"
 
 #include "base/cat.h"
 
-namespace pelton::backend::cpu {
+namespace pelton::backend {
 namespace {
 
 std::string refuse_type(const ir::Type& t) {
@@ -24,4 +24,4 @@ std::string refuse_layouts(const ir::Graph& graph, ir::NodeId node) {
   return {};
 }
 
-}  // namespace pelton::backend::cpu
+}  // namespace pelton::backend
