@@ -26,34 +26,46 @@ HERE = pathlib.Path(__file__).resolve().parent
 PEERS = ["onnxruntime", "openvino"]
 
 
-def inputs_of(folder, model, batch, seed):
-    reference = numpy.load(folder / f"{model}.reference.npz")["input"]
-    random = numpy.random.default_rng(seed)
-    shape = (batch, *reference.shape[1:])
-    if reference.dtype == numpy.int64:
+OUTPUT = "OUTPUT"  # as export.py stores it
+
+
+def reference_of(folder, model):
+    """Inputs by name in the model's order, and the true output."""
+    reference = numpy.load(folder / f"{model}.reference.npz")
+    return {k: reference[k] for k in reference.files if k != OUTPUT}, reference[OUTPUT]
+
+
+def random_like(array, batch, random):
+    if array.ndim == 0:
+        return array
+    shape = (array.shape[0] * batch, *array.shape[1:])
+    if array.dtype == numpy.int64:
         return random.integers(0, 1000, shape, dtype=numpy.int64)
     return random.standard_normal(shape, dtype=numpy.float32)
 
 
 # --- one side, in its own process ------------------------------------------------------------------------------
-def pelton_side(path, threads, precision, arrays):
+# Each takes a list of feeds (lists of arrays in the order of the model's inputs) and yields a call of one of them by its number.
+def pelton_side(path, threads, precision, names, feeds):
     import pelton_c
 
     start = time.perf_counter()
     plan = pelton_c.Plan(str(path), threads, precision)
     compile_s = time.perf_counter() - start
-    plan.bind_input(0, arrays[0])
+    for i, array in enumerate(feeds[0]):
+        plan.bind_input(i, array)
     out = plan.bind_output(0)
 
-    def call(array):
-        plan.bind_input(0, array)
+    def call(number):
+        for i, array in enumerate(feeds[number]):
+            plan.bind_input(i, array)
         plan.run()
         return out
 
     return call, compile_s
 
 
-def onnxruntime_side(path, threads, precision, arrays):
+def onnxruntime_side(path, threads, precision, names, feeds):
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -63,19 +75,21 @@ def onnxruntime_side(path, threads, precision, arrays):
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     compile_s = time.perf_counter() - start
     binding = session.io_binding()
-    name, output = session.get_inputs()[0].name, session.get_outputs()[0].name
-    values = {a.ctypes.data: onnxruntime.OrtValue.ortvalue_from_numpy(a) for a in arrays}
+    outputs = [o.name for o in session.get_outputs()]
+    values = [{n: onnxruntime.OrtValue.ortvalue_from_numpy(a) for n, a in zip(names, feed)} for feed in feeds]
 
-    def call(array):
-        binding.bind_ortvalue_input(name, values[array.ctypes.data])
-        binding.bind_output(output)
+    def call(number):
+        for name, value in values[number].items():
+            binding.bind_ortvalue_input(name, value)
+        for output in outputs:
+            binding.bind_output(output)
         session.run_with_iobinding(binding)
         return binding.get_outputs()[0]
 
     return call, compile_s
 
 
-def openvino_side(path, threads, precision, arrays):
+def openvino_side(path, threads, precision, names, feeds):
     import openvino
 
     core = openvino.Core()
@@ -83,16 +97,17 @@ def openvino_side(path, threads, precision, arrays):
     config["INFERENCE_PRECISION_HINT"] = "bf16" if precision == "bf16" else "f32"
     start = time.perf_counter()
     model = core.read_model(str(path))
-    model.reshape({model.inputs[0]: arrays[0].shape})
+    model.reshape({name: array.shape for name, array in zip(names, feeds[0])})
     compiled = core.compile_model(model, "CPU", config)
     compile_s = time.perf_counter() - start
     request = compiled.create_infer_request()
-    tensors = {a.ctypes.data: openvino.Tensor(a, shared_memory=True) for a in arrays}
+    tensors = [[openvino.Tensor(a, shared_memory=a.ndim > 0) for a in feed] for feed in feeds]
 
-    def call(array):
-        request.set_input_tensor(tensors[array.ctypes.data])
+    def call(number):
+        for name, tensor in zip(names, tensors[number]):
+            request.set_tensor(name, tensor)
         request.infer()
-        return request.get_output_tensor()
+        return request.get_output_tensor(0)
 
     return call, compile_s
 
@@ -105,14 +120,13 @@ def as_array(value):
 
 def side_main(args):
     folder = pathlib.Path(args["folder"])
-    arrays = [numpy.ascontiguousarray(inputs_of(folder, args["model"], args["batch"], seed)) for seed in range(4)]
-    reference = numpy.load(folder / f"{args['model']}.reference.npz")
-    truth_input = numpy.ascontiguousarray(numpy.repeat(reference["input"], args["batch"], axis=0))
-    arrays.append(truth_input)
+    batch = args["batch"]
+    reference, truth = reference_of(folder, args["model"])
+    feeds = [[random_like(a, batch, numpy.random.default_rng(seed)) for a in reference.values()] for seed in range(4)]
+    feeds.append([a if batch == 1 else numpy.repeat(a, batch, axis=0) for a in reference.values()])
     make = {"pelton": pelton_side, "onnxruntime": onnxruntime_side, "openvino": openvino_side}[args["side"]]
-    call, compile_s = make(folder / f"{args['model']}.onnx", args["threads"], args["precision"], arrays)
-    got = numpy.array(as_array(call(truth_input)), dtype=numpy.float64)[:1]
-    truth = reference["output"]
+    call, compile_s = make(folder / f"{args['model']}.onnx", args["threads"], args["precision"], list(reference), feeds)
+    got = numpy.array(as_array(call(4)), dtype=numpy.float64)[:1]
     error = float(numpy.abs(got - truth).max() / max(1e-30, numpy.abs(truth).max()))
     print(json.dumps({"compile_s": compile_s, "relative_error": error}), flush=True)
     turn = 0
@@ -120,11 +134,10 @@ def side_main(args):
         seconds, times = float(line), []
         end = time.perf_counter() + seconds
         while len(times) < 3 or time.perf_counter() < end:
-            array = arrays[turn % 4]
-            turn += 1
             start = time.perf_counter()
-            call(array)
+            call(turn % 4)
             times.append(time.perf_counter() - start)
+            turn += 1
         print(json.dumps({"median_s": float(numpy.median(times)), "calls": len(times)}), flush=True)
 
 
@@ -206,14 +219,15 @@ def main():
     if args.side:
         return side_main(json.loads(args.side))
     folder = pathlib.Path(args.folder).resolve()
-    models = args.models.split(",") if args.models else sorted(p.stem for p in folder.glob("*.onnx"))
+    models = args.models.split(",") if args.models else sorted(p.name.split(".")[0] for p in folder.glob("*.reference.npz"))
     names = ["pelton"] + [p for p in args.peers.split(",") if p]
     report = {"date": datetime.date.today().isoformat(), "cpu": cpu_name(), "cores": os.cpu_count(),
               "versions": versions(names), "rounds": args.rounds, "seconds_per_round": args.seconds, "cases": []}
     ratios = {n: [] for n in names[1:]}
     print(f"{'model':24}{'b':>3}{'t':>3} {'prec':5}" + "".join(f"{n:>14}" for n in names) + "   (ms; ratio peer/pelton)")
     for model in models:
-        for batch in map(int, args.batch.split(",")):
+        several = len(reference_of(folder, model)[0]) > 1  # a model with state runs one stream
+        for batch in [1] if several else map(int, args.batch.split(",")):
             for threads in map(int, args.threads.split(",")):
                 for precision in args.precision.split(","):
                     config = {"folder": str(folder), "model": model, "batch": batch, "threads": threads, "precision": precision}

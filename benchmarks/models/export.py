@@ -2,14 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exports the benchmark models to ONNX with random weights (speed does not depend on their values).
 
-    python3 benchmarks/models/export.py OUTPUT_DIR [name ...]
+    python3 benchmarks/models/export.py OUTPUT_DIR [name ...] [--packaged DIR]
 
-Needs torch, torchvision, timm and transformers; nothing is downloaded. Batch is a symbolic dimension.
-Beside NAME.onnx stands NAME.reference.npz: an input and the output of the same model in f64, the truth that both
-sides of a comparison are measured against.
+Needs torch, torchvision, timm and transformers; nothing is downloaded. Batch is a symbolic dimension. --packaged takes
+the trained models that tools/fetch_demo_files.sh put into DIR (.demo/files).
+Beside NAME.onnx stands NAME.reference.npz: the inputs by name and, as OUTPUT, the result of the same model in f64, the
+truth that both sides of a comparison are measured against; for packaged models it is ONNX Runtime's, unoptimised.
 """
+import argparse
 import pathlib
-import sys
+import shutil
 
 import numpy
 import torch
@@ -72,6 +74,12 @@ def mlp():
     return torch.nn.Sequential(*layers)
 
 
+def detector():
+    from detector import Detector
+
+    return Detector()
+
+
 IMAGE = ((3, 224, 224), torch.float32)
 MODELS = {
     "resnet50": (lambda: tv("resnet50"), IMAGE),
@@ -82,8 +90,31 @@ MODELS = {
     "bert_base_384": (bert, ((384,), torch.int64)),
     "gpt2_128": (gpt2, ((128,), torch.int64)),
     "t5_small_encoder_128": (t5_encoder, ((128,), torch.int64)),
+    "yolo_class": (detector, ((3, 640, 640), torch.float32)),
     "mlp": (mlp, ((256,), torch.float32)),
 }
+OUTPUT = "OUTPUT"
+PACKAGED = {
+    "text_detector": {"x": numpy.zeros((1, 3, 416, 640), numpy.float32)},
+    "text_recogniser": {"x": numpy.zeros((1, 3, 48, 320), numpy.float32)},
+    "voice_detector": {"input": numpy.zeros((1, 576), numpy.float32), "state": numpy.zeros((2, 1, 128), numpy.float32),
+                       "sr": numpy.array(16000)},
+}
+
+
+def packaged(name, source, folder):
+    import onnxruntime
+
+    random = numpy.random.default_rng(0)
+    feed = {k: random.standard_normal(v.shape, dtype=numpy.float32) if v.dtype == numpy.float32 else v
+            for k, v in PACKAGED[name].items()}
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(str(source / f"{name}.onnx"), options, providers=["CPUExecutionProvider"])
+    shutil.copyfile(source / f"{name}.onnx", folder / f"{name}.onnx")
+    feed = {i.name: feed[i.name] for i in session.get_inputs()}
+    numpy.savez(folder / f"{name}.reference.npz", **feed, **{OUTPUT: session.run(None, feed)[0]})
+    print(f"{name}: as packaged", flush=True)
 
 
 def export(name, folder):
@@ -101,15 +132,21 @@ def export(name, folder):
         truth_input = torch.randint(0, 1000, (1, *shape)) if dtype == torch.int64 else torch.randn(1, *shape)
         wide = model.double()
         truth = wide(truth_input if dtype == torch.int64 else truth_input.double())
-    numpy.savez(folder / f"{name}.reference.npz", input=truth_input.numpy(), output=truth.numpy())
+    numpy.savez(folder / f"{name}.reference.npz", input=truth_input.numpy(), **{OUTPUT: truth.numpy()})
     print(f"{name}: {path.stat().st_size / 2**20:.1f} MiB", flush=True)
 
 
 def main():
-    folder = pathlib.Path(sys.argv[1])
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in sys.argv[2:] or MODELS:
-        export(name, folder)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--packaged", type=pathlib.Path)
+    args = parser.parse_args()
+    args.folder.mkdir(parents=True, exist_ok=True)
+    for name in args.names or MODELS:
+        export(name, args.folder)
+    for name in PACKAGED if args.packaged else []:
+        packaged(name, args.packaged, args.folder)
 
 
 if __name__ == "__main__":

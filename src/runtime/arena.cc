@@ -18,8 +18,18 @@ class Planner {
   Planner(Program& program, const Region& region) : p_(program), region_(region) {}
 
   void run() {
-    for (size_t s = 0; s < p_.steps.size(); ++s)
-      each_input(p_.steps[s], [&](Ref& r) { readers_[root(r)].push_back(static_cast<int>(s)); });
+    for (size_t s = 0; s < p_.steps.size(); ++s) {
+      const Step& step = p_.steps[s];
+      for (uint32_t i = 0; i < step.out_count; ++i)
+        if (const Ref& r = p_.refs[step.first_out + i]; r.place == Place::arena) writer_[root(r)] = s;
+      each_input(step, [&](Ref& r) {
+        std::vector<int>& readers = readers_[root(r)];
+        readers.push_back(static_cast<int>(s));
+        // What enters a stretch run in slices is read by every slice.
+        if (p_.slices.holds(s) && !p_.slices.holds(writer_.at(root(r))))
+          readers.push_back(static_cast<int>(p_.slices.last) - 1);
+      });
+    }
     scratch_.assign(p_.steps.size(), SIZE_MAX);
     for (size_t s = 0; s < p_.steps.size(); ++s) add_step(static_cast<int>(s));
 
@@ -64,7 +74,8 @@ class Planner {
         blocks_[block].readers.insert(blocks_[block].readers.end(), later.begin(), later.end());
       } else {
         block_of_[root(out)] = blocks_.size();
-        blocks_.push_back({out.bytes, s, later});
+        // What leaves a stretch run in slices is written by every slice.
+        blocks_.push_back({out.bytes, out.slice_bytes > 0 ? static_cast<int>(p_.slices.first) : s, later});
       }
     }
   }
@@ -96,6 +107,7 @@ class Planner {
   std::vector<Block> blocks_;
   std::vector<size_t> scratch_;                             // by step: its block
   std::unordered_map<uint32_t, std::vector<int>> readers_;  // by root
+  std::unordered_map<uint32_t, size_t> writer_;             // by root: the step
   std::unordered_map<uint32_t, size_t> block_of_;           // by root
 };
 

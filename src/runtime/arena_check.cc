@@ -23,6 +23,12 @@ struct Tenant {
 
 void check_memory(const Program& p, const Region& region) {
   const Graph& g = region.graph();
+  // In a stretch run in slices a value that also steps outside use is in use from its start to its end.
+  auto root = [&](const Ref& r) { return region.value(r.value).root.index; };
+  std::map<uint32_t, bool> outside;
+  for (size_t s = 0; s < p.steps.size(); ++s)
+    for (uint32_t i = p.steps[s].first_in; i < p.steps[s].first_out + p.steps[s].out_count; ++i)
+      if (p.refs[i].place == Place::arena) outside[root(p.refs[i])] |= !p.slices.holds(s);
   std::map<uint32_t, Tenant> values;
   std::vector<Tenant> tenants;
   for (size_t s = 0; s < p.steps.size(); ++s) {
@@ -34,15 +40,18 @@ void check_memory(const Program& p, const Region& region) {
       bool input = i < step.in_count;
       const Ref& r = p.refs[input ? step.first_in + i : step.first_out + i - step.in_count];
       if (r.place != Place::arena) continue;
-      Tenant& t = values[region.value(r.value).root.index];
+      Tenant& t = values[root(r)];
+      const bool crosses = p.slices.holds(s) && outside[root(r)];
+      PELTON_CHECK(r.slice_bytes == 0 || (crosses && r.slice_bytes * p.slices.count == r.bytes),
+                   g.label(r.value), " has slices of ", r.slice_bytes, " bytes");
       if (input) {
         PELTON_CHECK(t.writer >= 0 && p.order.before(t.writer, number), g.describe(step.node), " reads ",
                      g.label(r.value), " before it is written");
         PELTON_CHECK(t.offset == r.offset && r.bytes <= t.bytes, g.label(r.value), " moved in the arena");
-        t.readers.push_back(number);
+        t.readers.push_back(crosses ? static_cast<int>(p.slices.last) - 1 : number);
       } else {
         PELTON_CHECK(t.writer < 0, g.label(r.value), " is written twice");
-        t = {r.offset, r.bytes, number, {}, g.label(r.value)};
+        t = {r.offset, r.bytes, crosses ? static_cast<int>(p.slices.first) : number, {}, g.label(r.value)};
       }
     }
   }

@@ -46,6 +46,8 @@ struct StepEvent {
   // in their physical layout; those of kernels on a device then have type and dims, but no bytes (data() is
   // null).
   const std::vector<ir::HostValue>&inputs, &outputs;
+  // A node that runs on slices of the batch is reported once for each, with that slice of its values.
+  int64_t slice = 0, slices = 1;
 
   double flops() const;  // multiply-add counts two; 0 where the op table has no figure
   double bytes() const;  // of operands and results

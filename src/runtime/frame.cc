@@ -322,18 +322,36 @@ void Frame::check_interrupts(const Step& step, const RunOptions& options) const 
          cat("before ", region_.graph().describe(step.node)));
 }
 
-void Frame::run_steps(const Loaded& l, const RunOptions& options) {
+void Frame::run_step(const Loaded& l, const Step& step, int64_t slice, const RunOptions& options) {
+  check_interrupts(step, options);
+  int64_t start_ns = options.observe ? now_ns() : 0;
+  if (step.kernel)
+    run_kernel(l, step, options);
+  else
+    run_reference(l, step, options);
+  if (options.observe) report(l, step, start_ns, now_ns(), options, slice);
+}
+
+void Frame::move_to_slice(Loaded& l, int64_t slice) {
+  for (uint32_t r : l.program->slices.moved) {
+    const Ref& ref = l.program->refs[r];
+    l.addresses[r] = static_cast<std::byte*>(address(ref)) + slice * ref.slice_bytes;
+  }
+}
+
+void Frame::run_steps(Loaded& l, const RunOptions& options) {
   const Program& p = *l.program;
   size_t freed = 0;
   for (uint32_t s = 0; s < p.steps.size(); ++s) {
-    const Step& step = p.steps[s];
-    check_interrupts(step, options);
-    int64_t start_ns = options.observe ? now_ns() : 0;
-    if (step.kernel)
-      run_kernel(l, step, options);
-    else
-      run_reference(l, step, options);
-    if (options.observe) report(l, step, start_ns, now_ns(), options);
+    const Program::Slices& slices = p.slices;
+    if (s == slices.first && slices.count > 1) {
+      for (int64_t slice = 0; slice + 1 < slices.count; ++slice) {
+        move_to_slice(l, slice);
+        for (uint32_t inner = s; inner < slices.last; ++inner) run_step(l, p.steps[inner], slice, options);
+      }
+      move_to_slice(l, slices.count - 1);
+    }
+    run_step(l, p.steps[s], slices.holds(s) ? slices.count - 1 : -1, options);
     if (poison_)
       for (; freed < p.freed.size() && p.freed[freed].step == s; ++freed)
         std::memset(arena_ + p.freed[freed].offset, kPoison, static_cast<size_t>(p.freed[freed].bytes));

@@ -61,17 +61,20 @@ class Frame {
 
   Loaded& load(size_t segment);
   void run_segment(size_t segment, const RunOptions& options);
-  void run_steps(const Loaded& loaded, const RunOptions& options);
+  void run_steps(Loaded& loaded, const RunOptions& options);
+  void move_to_slice(Loaded& loaded, int64_t slice);
+  void run_step(const Loaded& loaded, const Step& step, int64_t slice, const RunOptions& options);
   void run_kernel(const Loaded& loaded, const Step& step, const RunOptions& options);
   void run_reference(const Loaded& loaded, const Step& step, const RunOptions& options);
+  // `slice`: of a step that runs in slices, else -1.
   void report(const Loaded& loaded, const Step& step, int64_t start_ns, int64_t end_ns,
-              const RunOptions& options);
+              const RunOptions& options, int64_t slice = -1);
   void allocate_results(const Program& program);
   void finish();
   void copy_to_bound(size_t output);
   void check_interrupts(const Step& step, const RunOptions& options) const;
   void* address(const Ref& ref);
-  ir::HostValue value_of(const Ref& ref, void* at, bool plain) const;
+  ir::HostValue value_of(const Ref& ref, void* at, bool plain, int64_t rows = 0) const;
   ir::HostValue result(ir::ValueId v);
   void own(ir::HostValue& value, const std::vector<ir::HostValue>& inputs) const;
   void grow_arena(int64_t bytes);

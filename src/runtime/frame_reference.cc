@@ -14,19 +14,22 @@ namespace pelton::runtime {
 
 using namespace ir;
 
-HostValue Frame::value_of(const Ref& ref, void* at, bool plain) const {
+HostValue Frame::value_of(const Ref& ref, void* at, bool plain, int64_t rows) const {
   const Graph& g = region_.graph();
   if (!ref.value) return {};
   const Type& type = g.type(ref.value);
   const Region::Value& place = region_.value(ref.value);
   if (type.kind == TypeKind::token) return HostValue::token();
-  if (place.root == ref.value && (!type.is_tensor() || type.layout.is_plain())) {
+  const bool part = rows > 0 && ref.slice_bytes > 0;
+  if (!part && place.root == ref.value && (!type.is_tensor() || type.layout.is_plain())) {
     if (ref.place == Place::host) return host_[ref.index];
     if (ref.place == Place::input) return inputs_[ref.index];
     if (ref.place == Place::constant) return region_.constant(ref.index);
   }
-  Tensor borrowed = Tensor::borrow(type.dtype, ref.dims, at, nullptr);
-  return plain ? from_physical(borrowed, type.dtype, ref.dims, type.layout) : borrowed;
+  Dims dims = ref.dims;
+  if (part) dims[0] = rows;
+  Tensor borrowed = Tensor::borrow(type.dtype, dims, at, nullptr);
+  return plain ? from_physical(borrowed, type.dtype, dims, type.layout) : borrowed;
 }
 
 // Results may share storage with operands that only borrow from the arena or from a caller; such results are
@@ -113,8 +116,9 @@ void Frame::run_reference(const Loaded& l, const Step& step, const RunOptions& o
 }
 
 void Frame::report(const Loaded& l, const Step& step, int64_t start_ns, int64_t end_ns,
-                   const RunOptions& options) {
+                   const RunOptions& options, int64_t slice) {
   const Program& p = *l.program;
+  const bool sliced = slice >= 0;
   auto values = [&](uint32_t first, uint32_t count, bool results) {
     std::vector<HostValue> out;
     for (uint32_t i = first; i < first + count; ++i) {
@@ -123,7 +127,7 @@ void Frame::report(const Loaded& l, const Step& step, int64_t start_ns, int64_t 
       if (results && object)
         out.push_back(host_[ref.index]);
       else
-        out.push_back(value_of(ref, l.addresses[i], options.plain_values));
+        out.push_back(value_of(ref, l.addresses[i], options.plain_values, sliced ? p.slices.rows : 0));
     }
     return out;
   };
@@ -131,7 +135,8 @@ void Frame::report(const Loaded& l, const Step& step, int64_t start_ns, int64_t 
   std::vector<HostValue> outputs = values(step.first_out, step.out_count, true);
   const Region::Node& node = region_.nodes()[step.position];
   const std::string_view ran = backend::ran_by(step.kernel, node.implementation);
-  options.observe({region_.graph(), step.node, ran, start_ns, end_ns, region_.depth(), inputs, outputs});
+  options.observe({region_.graph(), step.node, ran, start_ns, end_ns, region_.depth(), inputs, outputs,
+                   sliced ? slice : 0, sliced ? p.slices.count : 1});
 }
 
 }  // namespace pelton::runtime

@@ -98,13 +98,59 @@ void Region::forget_packed(NodeId id) const {
   }
 }
 
+BatchSlices Region::slices_of(const Segment& range, const SymbolValues& symbols) const {
+  if (depth_ > 0 || options_.device) return {};
+  std::vector<bool> has_kernel, is_nothing;
+  for (const Node& node : nodes_) {
+    has_kernel.push_back(node.kernel != nullptr);
+    is_nothing.push_back(node.implementation == kNothing);
+  }
+  return choose_slices(graph_, range.first, range.last, symbols, has_kernel, is_nothing);
+}
+
+// Operands of sliced steps: those that other steps or the caller see too are whole and move, the others are a
+// slice. Operands without items are the same for every slice.
+void Region::slice_refs(Program& p, const SymbolValues& of_slice) const {
+  std::set<uint32_t> outside;  // roots that steps outside use
+  auto each = [&](bool inside, auto&& f) {
+    for (size_t s = 0; s < p.steps.size(); ++s) {
+      const Step& step = p.steps[s];
+      if (p.slices.holds(s) == inside)
+        for (uint32_t r = step.first_in; r < step.first_out + step.out_count; ++r)
+          if (p.refs[r].value) f(r, values_[p.refs[r].value.index].root.index);
+    }
+  };
+  each(false, [&](uint32_t, uint32_t root) { outside.insert(root); });
+  each(true, [&](uint32_t r, uint32_t root) {
+    Ref& whole = p.refs[r];
+    Ref slice = ref(whole.value, of_slice);
+    if (slice.bytes == whole.bytes) return;
+    PELTON_CHECK(slice.bytes * p.slices.count == whole.bytes, graph_.label(whole.value), " has ", whole.bytes,
+                 " bytes, ", p.slices.count, " slices of it ", slice.bytes, " each");
+    if (whole.place == Place::arena && !outside.count(root)) {
+      whole = std::move(slice);
+    } else {
+      whole.slice_bytes = slice.bytes;
+      p.slices.moved.push_back(r);
+    }
+  });
+}
+
 std::shared_ptr<const Program> Region::build(size_t segment, const SymbolValues& symbols) const {
   auto p = std::make_shared<Program>();
   const Segment& range = segments_[segment];
+  const BatchSlices slices = slices_of(range, symbols);
+  SymbolValues of_slice = symbols;
+  if (slices.count > 1) of_slice[slices.symbol] = slices.rows;
+  p->slices.rows = slices.rows;
+  p->slices.count = slices.count;
   for (uint32_t i = range.first; i < range.last; ++i) {
     const Node& node = nodes_[i];
     if (node.implementation == kNothing) continue;
     const ir::Node& n = graph_[node.id];
+    const auto number = static_cast<uint32_t>(p->steps.size());
+    if (i < slices.first) p->slices.first = number + 1;
+    if (i < slices.last) p->slices.last = number + 1;
     Step step;
     step.position = i;
     step.node = node.id;
@@ -121,11 +167,13 @@ std::shared_ptr<const Program> Region::build(size_t segment, const SymbolValues&
     }
     p->steps.push_back(step);
   }
+  if (slices.count > 1) slice_refs(*p, of_slice);
   // Preparing re-orders weights and generates code: the greater part of loading a plan, and independent work.
   p->kernels.resize(p->steps.size());
   parallel_for(0, static_cast<int64_t>(p->steps.size()), 1, [&](int64_t begin, int64_t end) {
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
-      if (nodes_[p->steps[i].position].kernel) p->kernels[i] = kernel(p->steps[i].position, symbols);
+      if (nodes_[p->steps[i].position].kernel)
+        p->kernels[i] = kernel(p->steps[i].position, p->slices.holds(i) ? of_slice : symbols);
   });
   for (size_t i = 0; i < p->steps.size(); ++i) {
     Step& step = p->steps[i];

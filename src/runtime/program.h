@@ -29,6 +29,9 @@ struct Ref {
   Dims dims;          // of tensors whose size is known when the segment is prepared
   int64_t bytes = 0;  // likewise, in the physical layout
   bool read = true;   // false: an operand whose bytes its kernel does not look at
+  // Of an operand that enters or leaves a stretch run in slices: how far its address moves from one slice to
+  // the next. `dims` and `bytes` are those of the whole value; values that live inside have those of a slice.
+  int64_t slice_bytes = 0;
 };
 
 struct Step {
@@ -49,6 +52,14 @@ struct Program {
   int64_t arena_bytes = 0, scratch_bytes = 0;  // scratch: the largest single one, inside the arena
   int64_t peak_bytes = 0;                      // lower bound of any plan for this order
   int64_t touched_bytes = 0;                   // of all operands and results together
+
+  // Steps [first, last) run `count` times, each time on `rows` items of the batch (batch_slices.h).
+  struct Slices {
+    uint32_t first = 0, last = 0;
+    int64_t rows = 0, count = 1;
+    std::vector<uint32_t> moved;  // refs with slice_bytes
+    bool holds(size_t step) const { return count > 1 && step >= first && step < last; }
+  } slices;
 
   // Arena ranges that no later step reads, by the step after which that holds; for the poison mode.
   struct Freed {

@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "runtime/batch_slices.h"
 #include "runtime/executable.h"
 #include "runtime/program.h"
 
@@ -95,6 +96,8 @@ class Region {
   std::shared_ptr<const backend::Kernel> kernel(size_t position, const SymbolValues& symbols) const;
   void forget_packed(ir::NodeId node) const;
   std::shared_ptr<const Program> build(size_t segment, const SymbolValues& symbols) const;
+  BatchSlices slices_of(const Segment& range, const SymbolValues& symbols) const;
+  void slice_refs(Program& program, const SymbolValues& of_slice) const;
   Ref ref(ir::ValueId v, const SymbolValues& symbols) const;
 
   const ir::Graph& graph_;
