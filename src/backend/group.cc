@@ -257,6 +257,21 @@ Group parse_group(const ir::Graph& graph, ir::NodeId node, const Instance* insta
   return Parser(graph, node, instance).run();
 }
 
+bool is_bias(const GroupStep& step, size_t rank, size_t channel_axis) {
+  if (step.kind != GroupStep::binary || step.op != "add") return false;
+  const Shape& shape = step.operand.shape;
+  if (shape.size() > rank) return false;
+  const size_t skip = rank - shape.size();
+  bool channels = false;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (d + skip == channel_axis)
+      channels = !(shape[d] == Dim(1));
+    else if (!(shape[d] == Dim(1)))
+      return false;
+  }
+  return channels;
+}
+
 Dims dims_of(const GroupOperand& o, const Instance& instance) {
   if (!o.reshaped && o.input >= 0) return instance.inputs[static_cast<size_t>(o.input)].dims;
   if (!o.reshaped) return o.constant.dims();

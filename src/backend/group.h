@@ -44,6 +44,9 @@ struct Group {
 // `node` is a contraction, or a fused node around one.
 Group parse_group(const ir::Graph& graph, ir::NodeId node, const Instance* instance = nullptr);
 
+// Whether the step adds one value a channel to a result of this rank: usable as a bias where it comes first.
+bool is_bias(const GroupStep& step, size_t rank, size_t channel_axis);
+
 // Dims of `operand` at the sizes of the instance.
 Dims dims_of(const GroupOperand& operand, const Instance& instance);
 TensorSpec spec_of(const GroupOperand& operand, DType dtype, const Instance& instance);

@@ -20,6 +20,7 @@ void add_own_contraction(Registry& registry);  // conv, conv_transpose, matmul w
 void add_attention(Registry& registry);
 void add_recurrent(Registry& registry);  // lstm, gru
 void add_resample(Registry& registry);
+void add_winograd(Registry& registry);  // 3x3 convolutions
 void add_ranking(Registry& registry);   // topk, sort, arg_max, cumsum
 void add_movement(Registry& registry);  // transpose, slice, concat, pad, tile
 void add_gather(Registry& registry);

@@ -108,21 +108,6 @@ PostOps post_ops_of(const Group& group, size_t first, size_t last, const Instanc
   return out;
 }
 
-bool is_bias(const GroupStep& step, size_t rank, size_t channel_axis) {
-  if (step.kind != GroupStep::binary || step.op != "add") return false;
-  const Shape& shape = step.operand.shape;
-  if (shape.size() > rank) return false;
-  const size_t skip = rank - shape.size();
-  bool channels = false;
-  for (size_t d = 0; d < shape.size(); ++d) {
-    if (d + skip == channel_axis)
-      channels = !(shape[d] == Dim(1));
-    else if (!(shape[d] == Dim(1)))
-      return false;
-  }
-  return channels;
-}
-
 Place place_of(const GroupOperand& operand, Sequence& sequence) {
   return operand.input >= 0 ? input(operand.input) : sequence.keep(operand.constant);
 }

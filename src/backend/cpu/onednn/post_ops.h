@@ -36,9 +36,6 @@ struct PostOps {
 PostOps post_ops_of(const Group& group, size_t first, size_t last, const Instance& instance, size_t rank,
                     FunctionRef<Desc(const TensorSpec&)> as_seen);
 
-// Per-channel operand of an addition right after the contraction: usable as its bias.
-bool is_bias(const GroupStep& step, size_t rank, size_t channel_axis);
-
 // Adds the binary operands to the arguments of a primitive.
 void bind_operands(const PostOps& post, Sequence& sequence, std::vector<Argument>& arguments);
 // Where an operand's bytes are: an input of the outer node, or kept in the sequence.
