@@ -71,7 +71,6 @@ pelton_dep(png HEADER png.h LIBRARY png OPTIONAL DEFINES PELTON_HAVE_PNG=1)
 pelton_dep(webp HEADER webp/decode.h LIBRARY webp OPTIONAL DEFINES PELTON_HAVE_WEBP=1)
 pelton_dep(tiff HEADER tiffio.h LIBRARY tiff OPTIONAL DEFINES PELTON_HAVE_TIFF=1)
 pelton_dep(sndfile HEADER sndfile.h LIBRARY sndfile OPTIONAL DEFINES PELTON_HAVE_SNDFILE=1)
-pelton_dep(lmdb HEADER lmdb.h LIBRARY lmdb OPTIONAL DEFINES PELTON_HAVE_LMDB=1)
 pelton_dep(curl HEADER curl/curl.h OPTIONAL DEFINES PELTON_HAVE_CURL=1)  # headers only: opened when a URL is read
 pelton_dep(zstd HEADER zstd.h LIBRARY zstd OPTIONAL DEFINES PELTON_HAVE_ZSTD=1)
 

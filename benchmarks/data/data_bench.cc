@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // One measurement of the input pipeline for run.py, as one JSON line:
-//   data_bench pipeline DIR MATCH DTYPE BATCH THREADS SECONDS    folder -> random-resized-crop 224 -> flip ->
-//   normalise data_bench decode DIR - - - THREADS SECONDS                  whole files through libjpeg-turbo
-//   alone, from memory
+//   data_bench pipeline DIR MATCH DTYPE BATCH THREADS SECONDS
+//     files (or tar shards) of DIR -> random-resized-crop 224 -> flip -> normalise
+//   data_bench steady DIR MATCH DTYPE BATCH THREADS SECONDS
+//     the same for 8 epochs (gaps between epochs, memory at the end of each), then SECONDS of a paused
+//     consumer
+//   data_bench decode DIR - - - THREADS SECONDS
+//     whole files through libjpeg-turbo alone, from memory
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -40,39 +47,85 @@ void print(int64_t samples, double wall, double cpu, const std::string& more) {
       1e3 * cpu / static_cast<double>(samples), static_cast<double>(u.ru_maxrss) / 1024, more.c_str());
 }
 
-void pipeline(const std::string& dir, const std::string& match, const std::string& dtype, int64_t batch,
-              double seconds) {
+Pipeline make(const std::string& dir, const std::string& match, const std::string& dtype, int64_t batch) {
   PipelineSpec p;
   p.match = match;
-  p.source = {"folder", {{"path", dir}, {"labels", false}}, {}, true};
+  std::vector<std::string> shards;
+  for (const auto& f : std::filesystem::directory_iterator(dir))
+    if (f.path().extension() == ".tar") shards.push_back(f.path().string());
+  std::ranges::sort(shards);
+  if (shards.empty())
+    p.source = {"folder", {{"path", dir}, {"labels", false}}, {}, true};
+  else
+    p.source = {"tar", {{"shards", shards}}, {}, true};
   Options crop = {{"size", 224}};
   if (match == "opencv") crop["antialias"] = false;
   p.stages = {{"decode", {}, ""},
               {"random_resized_crop", crop, ""},
               {"flip", {}, ""},
               {"normalize", {{"dtype", dtype}}, ""}};
-  Pipeline run(p, {.batch = batch, .last = LastBatch::fill, .prefetch = 3});
+  return Pipeline(p, {.batch = batch, .last = LastBatch::fill, .prefetch = 3});
+}
+
+void pipeline(Pipeline& run, double seconds) {
   Batch b;
   for (int i = 0; i < 3; ++i) run.next(b);  // warm-up
   int64_t samples = 0;
-  double restart = 0;
   const double cpu = cpu_seconds();
   Stopwatch watch;
-  while (watch.seconds() < seconds) {
-    if (run.next(b)) {
-      samples += b.count();
-      continue;
-    }
-    Stopwatch gap;
-    if (run.next(b)) samples += b.count(), restart = std::max(restart, gap.seconds());
-  }
+  while (watch.seconds() < seconds)
+    if (run.next(b)) samples += b.count();
   const double wall = watch.seconds();
-  std::string more = cat(", \"longest_epoch_restart_ms\": ", restart * 1e3, ", \"stage_ms_per_sample\": {");
+  std::string more = ", \"stage_ms_per_sample\": {";
   const PipelineReport r = run.report();
   append(more, cat("\"read\": ", 1e3 * r.read_seconds / static_cast<double>(r.samples)));
   for (const auto& [name, s] : r.stage_seconds)
     append(more, cat(", \"", name, "\": ", 1e3 * s / static_cast<double>(r.samples)));
   print(samples, wall, cpu_seconds() - cpu, more + "}");
+}
+
+int64_t resident_kib() {
+  long pages = 0, resident = 0;
+  if (std::FILE* f = std::fopen("/proc/self/statm", "r")) {
+    if (std::fscanf(f, "%ld %ld", &pages, &resident) != 2) resident = 0;
+    std::fclose(f);
+  }
+  return int64_t{resident} * sysconf(_SC_PAGESIZE) / 1024;
+}
+
+std::string list_of(const std::vector<double>& v) {
+  std::string out = "[";
+  for (double x : v) append(out, cat(out.size() > 1 ? ", " : "", x));
+  return out + "]";
+}
+
+// An epoch's restart costs what its first batch takes longer than the batches around it: the time from the
+// end of an epoch (next() says false) to the next batch, beside the median time between batches.
+void steady(Pipeline& run, double pause) {
+  Batch b;
+  std::vector<double> restarts, steps, memory;
+  Stopwatch all;
+  int64_t samples = 0;
+  const double cpu = cpu_seconds();
+  for (int epoch = 0; epoch < 8; ++epoch) {
+    for (bool first = true;; first = false) {
+      Stopwatch watch;
+      if (!run.next(b)) break;
+      samples += b.count();
+      (first && epoch > 0 ? restarts : steps).push_back(watch.seconds() * 1e3);
+    }
+    memory.push_back(static_cast<double>(resident_kib()) / 1024);
+  }
+  const double wall = all.seconds(), used = cpu_seconds() - cpu;
+  std::ranges::sort(steps);
+  std::this_thread::sleep_for(std::chrono::seconds(2));  // what was under way ends
+  const double before = cpu_seconds();
+  std::this_thread::sleep_for(std::chrono::duration<double>(pause));
+  const double idle = cpu_seconds() - before;
+  print(samples, wall, used,
+        cat(", \"restart_ms\": ", list_of(restarts), ", \"median_step_ms\": ", steps[steps.size() / 2],
+            ", \"resident_mib_after_epoch\": ", list_of(memory), ", \"paused_s\": ", pause,
+            ", \"paused_cpu_ms\": ", idle * 1e3));
 }
 
 void decode(const std::string& dir, int threads, double seconds) {
@@ -98,15 +151,19 @@ void decode(const std::string& dir, int threads, double seconds) {
 
 int main(int argc, char** argv) {
   if (argc != 8)
-    return std::fprintf(stderr, "usage: data_bench pipeline|decode DIR MATCH DTYPE BATCH THREADS SECONDS\n"),
+    return std::fprintf(stderr,
+                        "usage: data_bench pipeline|steady|decode DIR MATCH DTYPE BATCH THREADS SECONDS\n"),
            2;
   const int threads = std::atoi(argv[6]);
   set_threads(threads);
   try {
-    if (std::string(argv[1]) == "pipeline")
-      pipeline(argv[2], argv[3], argv[4], std::atoll(argv[5]), std::atof(argv[7]));
+    const std::string what = argv[1];
+    if (what == "decode") return decode(argv[2], threads, std::atof(argv[7])), 0;
+    Pipeline run = make(argv[2], argv[3], argv[4], std::atoll(argv[5]));
+    if (what == "steady")
+      steady(run, std::atof(argv[7]));
     else
-      decode(argv[2], threads, std::atof(argv[7]));
+      pipeline(run, std::atof(argv[7]));
   } catch (const Error& e) {
     return std::fprintf(stderr, "%s\n", e.what()), 1;
   }

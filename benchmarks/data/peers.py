@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One measurement of a peer, as one JSON line: peers.py dali|torchvision DIR DTYPE BATCH THREADS SECONDS
+"""One measurement of a peer, as one JSON line: peers.py dali|torchvision|webdataset DIR DTYPE BATCH THREADS SECONDS
 
 Each does what data_bench's pipeline does, by its fastest documented configuration for the CPU.
 """
@@ -47,16 +47,20 @@ def dali(folder, dtype, batch, threads, seconds):
     measure(batches(), batch, seconds)
 
 
+def transforms(dtype):
+    import torch
+    from torchvision.transforms import v2
+    return v2.Compose([v2.RandomResizedCrop(224, antialias=True), v2.RandomHorizontalFlip(),
+                       v2.ToDtype(torch.float16 if dtype == "f16" else torch.float32, scale=True),
+                       v2.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])])
+
+
 class Files:
     """Module level, so that worker processes can import it."""
 
     def __init__(self, folder, dtype):
-        import torch
-        from torchvision.transforms import v2
         self.paths = [os.path.join(folder, f) for f in sorted(os.listdir(folder))]
-        self.transform = v2.Compose([v2.RandomResizedCrop(224, antialias=True), v2.RandomHorizontalFlip(),
-                                     v2.ToDtype(torch.float16 if dtype == "f16" else torch.float32, scale=True),
-                                     v2.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])])
+        self.transform = transforms(dtype)
 
     def __len__(self):
         return len(self.paths)
@@ -82,6 +86,29 @@ def torchvision(folder, dtype, batch, threads, seconds):
     measure(batches(), batch, seconds, close)
 
 
+class Decoder:
+    def __init__(self, dtype):
+        self.transform = transforms(dtype)
+
+    def __call__(self, sample):
+        import torch
+        from torchvision.io import ImageReadMode, decode_image
+        return self.transform(decode_image(torch.frombuffer(bytearray(sample["jpg"]), dtype=torch.uint8), mode=ImageReadMode.RGB)), int(sample["cls"])
+
+
+def webdataset(folder, dtype, batch, threads, seconds):
+    """Shards of a folder, split over the workers, shuffled in a buffer, batched in the workers."""
+    import torch
+    import webdataset as wds
+    torch.set_num_threads(1)
+    shards = [os.path.join(folder, f) for f in sorted(os.listdir(folder)) if f.endswith(".tar")]
+    data = (wds.WebDataset(shards, shardshuffle=len(shards), workersplitter=wds.split_by_worker).shuffle(200).map(Decoder(dtype))
+            .batched(batch, partial=False).repeat())
+    loader = wds.WebLoader(data, batch_size=None, num_workers=threads, persistent_workers=True, prefetch_factor=3)
+    iterator = iter(loader)
+    measure(iterator, batch, seconds, lambda: loader.pipeline[0]._iterator._shutdown_workers() if loader.pipeline[0]._iterator else None)
+
+
 if __name__ == "__main__":
     which, folder, dtype, batch, threads, seconds = sys.argv[1:]
-    {"dali": dali, "torchvision": torchvision}[which](folder, dtype, int(batch), int(threads), float(seconds))
+    {"dali": dali, "torchvision": torchvision, "webdataset": webdataset}[which](folder, dtype, int(batch), int(threads), float(seconds))

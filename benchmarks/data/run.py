@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JPEG folder -> random-resized-crop 224 -> flip -> normalise, Pelton against DALI's CPU operators, torchvision and bare decoding.
+"""JPEG folder -> random-resized-crop 224 -> flip -> normalise, Pelton against DALI's CPU operators, torchvision and bare decoding; tar shards against webdataset; and what a
+run costs between epochs and while its consumer is paused.
 
 usage: run.py DATA_BENCH PHOTOS [--threads 2] [--seconds 8] [--rounds 3] [--batch 64] [--out FILE.json]
 
@@ -43,12 +44,16 @@ def main():
         subprocess.run([sys.executable, HERE / "make_images.py", args.photos, folder], check=True)
         ours = lambda d, match, dtype: [args.bench, "pipeline", d, match, dtype, args.batch, args.threads, args.seconds]
         peer = lambda name, d, dtype: [sys.executable, HERE / "peers.py", name, d, dtype, args.batch, args.threads, args.seconds]
-        for size in ("500x375", "1500x1000"):
+        for size in ("500x375", "1500x1000", "shards"):
             d = os.path.join(folder, size)
             for dtype in ("f32", "f16") if size == "500x375" else ("f32",):
-                sides = {"pelton": ours(d, "none", dtype), "dali_cpu": peer("dali", d, dtype), "torchvision": peer("torchvision", d, dtype),
-                         "decode_only": [args.bench, "decode", d, "-", "-", 0, args.threads, args.seconds]}
-                if dtype == "f32":
+                sides = {"pelton": ours(d, "none", dtype)}
+                if size == "shards":
+                    sides["webdataset"] = peer("webdataset", d, dtype)
+                else:
+                    sides |= {"dali_cpu": peer("dali", d, dtype), "torchvision": peer("torchvision", d, dtype),
+                              "decode_only": [args.bench, "decode", d, "-", "-", 0, args.threads, args.seconds]}
+                if dtype == "f32" and size != "shards":
                     sides |= {"pelton_match_pillow": ours(d, "pillow", dtype), "pelton_match_torchvision": ours(d, "torchvision", dtype)}
                 results = {name: [] for name in sides}
                 for _ in range(args.rounds):
@@ -62,15 +67,18 @@ def main():
                           for name in summary if name != "pelton"}
                 cases.append({"pictures": size, "dtype": dtype, "sides": summary, "ratios": ratios})
                 print(json.dumps({"pictures": size, "dtype": dtype, "ratios": ratios}), file=sys.stderr)
+        steady = one([args.bench, "steady", os.path.join(folder, "500x375"), "none", "f32", args.batch, args.threads, 60])
     report = {"what": "JPEG folder -> random-resized-crop 224 -> flip -> normalise, CHW", "threads": args.threads, "batch": args.batch,
               "seconds": args.seconds, "rounds": args.rounds, "cpus": os.cpu_count(), "load_average_at_end": os.getloadavg(),
               "cpu": next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.processor()),
               "peers": {"dali": {"version": version("nvidia-dali-cuda130", "nvidia-dali-cuda120"), "configuration":
                                  "readers.file, decoders.image_random_crop, resize(antialias), crop_mirror_normalize; num_threads as here, prefetch 3"},
                         "torchvision": {"version": version("torchvision"), "torch": version("torch"), "configuration":
-                                        "io.decode_image to uint8 tensors, v2 transforms, DataLoader with as many persistent workers, prefetch 3"}},
+                                        "io.decode_image to uint8 tensors, v2 transforms, DataLoader with as many persistent workers, prefetch 3"},
+                        "webdataset": {"version": version("webdataset"), "configuration":
+                                       "8 shards split over as many workers, shuffle buffer 200, torchvision decoding and transforms, batched in the workers, WebLoader"}},
               "pictures": "made by make_images.py from shared/real/images (clothing, coco-like): random parts, resized, light noise, quality 85-95, 4:2:0",
-              "cases": cases}
+              "cases": cases, "steady": steady}
     text = json.dumps(report, indent=1) + "\n"
     pathlib.Path(args.out).write_text(text) if args.out else print(text)
 

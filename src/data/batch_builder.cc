@@ -9,25 +9,31 @@ namespace {
 
 // Copies `from` into the low corner of `to` (same rank, dims at least as large).
 void place(const Tensor& from, uint8_t* to, const Dims& dims) {
-  const size_t element = static_cast<size_t>(bits(from.dtype()) / 8);
-  if (from.dims() == dims || from.rank() == 0) {
-    std::memcpy(to, from.data(), static_cast<size_t>(from.bytes()));
-    return;
-  }
-  if (from.count() == 0) return;
-  const size_t rank = dims.size(), line = static_cast<size_t>(from.dims()[rank - 1]) * element;
-  const Dims strides = row_major_strides(dims);
-  std::vector<int64_t> at(rank, 0);
-  const auto* src = static_cast<const uint8_t*>(from.data());
-  for (int64_t lines = from.count() / from.dims()[rank - 1]; lines-- > 0; src += line) {
-    int64_t offset = 0;
-    for (size_t k = 0; k + 1 < rank; ++k) offset += at[k] * strides[k];
-    std::memcpy(to + static_cast<size_t>(offset) * element, src, line);
-    for (size_t k = rank - 1; k-- > 0 && ++at[k] == from.dims()[k];) at[k] = 0;
-  }
+  copy_block(static_cast<const uint8_t*>(from.data()), from.dims(), to, dims, from.dims(),
+             static_cast<size_t>(bits(from.dtype()) / 8));
 }
 
 }  // namespace
+
+void copy_block(const uint8_t* from, const Dims& from_dims, uint8_t* to, const Dims& to_dims,
+                const Dims& block, size_t element) {
+  const int64_t count = element_count(block);
+  if (count == 0) return;
+  if (block == from_dims && block == to_dims) {
+    std::memcpy(to, from, static_cast<size_t>(count) * element);
+    return;
+  }
+  const size_t rank = block.size();
+  const Dims in = row_major_strides(from_dims), out = row_major_strides(to_dims);
+  std::vector<int64_t> at(rank, 0);
+  for (int64_t lines = count / block[rank - 1]; lines-- > 0;) {
+    int64_t source = 0, target = 0;
+    for (size_t k = 0; k + 1 < rank; ++k) source += at[k] * in[k], target += at[k] * out[k];
+    std::memcpy(to + static_cast<size_t>(target) * element, from + static_cast<size_t>(source) * element,
+                static_cast<size_t>(block[rank - 1]) * element);
+    for (size_t k = rank - 1; k-- > 0 && ++at[k] == block[k];) at[k] = 0;
+  }
+}
 
 const Tensor* Batch::find(std::string_view name) const {
   for (const auto& [key, value] : fields)
@@ -135,8 +141,13 @@ void BatchBuilder::build(const std::vector<int64_t>& keep, const std::vector<uin
       continue;
     }
     const size_t bytes = static_cast<size_t>(byte_size(f.dtype, element_count(f.dims)));
+    // The largest of this batch: the plan's size counts only if a sample has it.
     Dims largest = f.dims;
     bool ragged = false;
+    const bool planned =
+        std::ranges::any_of(keep, [&](int64_t slot) { return filled_[row][static_cast<size_t>(slot)]; });
+    if (!planned && std::ranges::any_of(loose_, [&](const Loose& l) { return l.name == f.name; }))
+      largest.assign(largest.size(), 0);
     for (const Loose& l : loose_)
       if (l.name == f.name) {
         ragged = true;

@@ -21,6 +21,11 @@ using SamplePlan = std::vector<FieldPlan>;
 SamplePlan plan_of(const Sample& sample);
 int64_t plan_bytes(const SamplePlan& plan);
 
+// Copies the low corner `block` of a dense array of `from_dims` into the low corner of one of `to_dims`. All
+// have one rank; `element` is in bytes.
+void copy_block(const uint8_t* from, const Dims& from_dims, uint8_t* to, const Dims& to_dims,
+                const Dims& block, size_t element);
+
 class BatchBuilder {
  public:
   BatchBuilder(const SamplePlan& plan, int64_t count, std::shared_ptr<BufferPool> buffers);

@@ -22,9 +22,9 @@ When when_of(const StageSpec& s, const std::string& where) {
 }
 
 bool always_random(std::string_view op) {
-  constexpr std::string_view names[] = {"rand_augment", "trivial_augment", "auto_augment", "ssd_crop",
-                                        "perspective",  "erase",           "noise",        "grid_mask",
-                                        "spec_augment", "mixup",           "cutmix"};
+  constexpr std::string_view names[] = {
+      "rand_augment", "trivial_augment", "auto_augment", "ssd_crop", "perspective", "erase",      "noise",
+      "grid_mask",    "spec_augment",    "mixup",        "cutmix",   "mosaic",      "copy_paste", "paste"};
   return std::ranges::find(names, op) != std::end(names);
 }
 
@@ -68,6 +68,23 @@ void evaluate(const StageSpec& s, const std::string& where, std::vector<StageSpe
 }
 
 }  // namespace
+
+bool draws(const StageSpec& s, const std::string& where) {
+  if (always_random(s.op) || s.op == "random_resized_crop") return true;
+  const StageKind& kind = stage_kind(s.op, where);
+  Options bare = s.options;
+  bare.erase("device");
+  bare.erase("when");
+  const Args args(kind.schema, bare, where);
+  return std::ranges::any_of(kind.schema.options,
+                             [&](const OptionSpec& o) { return args.param(o.name).is_random(); });
+}
+
+bool leaves_picture(std::string_view op) {
+  static const std::vector<StageKind> fields = field_stage_kinds();
+  return op == "box_encoder" ||
+         std::ranges::any_of(fields, [&](const StageKind& k) { return k.schema.name == op; });
+}
 
 std::string stage_place(const PipelineSpec& spec, size_t stage) {
   const StageSpec& s = spec.stages[stage];

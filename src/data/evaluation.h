@@ -7,7 +7,7 @@
 //   random_resized_crop       resize of the shorter side to 256/224 of the size, then a centre crop
 //   crop                      a drawn place becomes the centre
 //   flip, colours, blurs ...  kept if nothing in them is drawn, else left out
-//   rand_augment, trivial_augment, auto_augment, ssd_crop, perspective, erase, noise, spec_augment ...
+//   rand_augment, trivial_augment, auto_augment, ssd_crop, perspective, erase, mosaic, spec_augment ...
 //                             left out: they are random whatever their options
 #pragma once
 
@@ -17,6 +17,9 @@ namespace pelton::data {
 
 PipelineSpec training_form(PipelineSpec spec);
 PipelineSpec evaluation_form(PipelineSpec spec);
+bool draws(const StageSpec& stage, const std::string& where);  // anything in it is random
+// Works on fields other than the picture, so requests and compiled graphs pass over it.
+bool leaves_picture(std::string_view op);
 std::string stage_place(const PipelineSpec& spec, size_t stage);  // for messages
 
 }  // namespace pelton::data

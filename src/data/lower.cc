@@ -52,7 +52,8 @@ class Lowering {
       Options options = s.options;
       options.erase("device");
       const Args args(kind.schema, options, where_);
-      kind.make(args, ir::match_from_name(spec_.match).value_or(Match::none));  // its own checks
+      if (kind.make)
+        kind.make(args, ir::match_from_name(spec_.match).value_or(Match::none));  // its own checks
       for (const OptionSpec& o : kind.schema.options)
         if (args.param(o.name).is_random())
           fail(ErrorCode::usage, cat("'", o.name, "' of ", s.op, " is drawn at random"), where_,
@@ -61,7 +62,7 @@ class Lowering {
         decoded = true;
         continue;
       }
-      if (s.op == "one_hot" || s.op == "cast") continue;  // other fields
+      if (leaves_picture(s.op)) continue;
       if (!decoded) fail(ErrorCode::usage, cat(s.op, " comes before decode"), where_);
       stage(s.op, args);
     }

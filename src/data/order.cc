@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <mutex>
 #include <utility>
 
 #include "base/error.h"
@@ -34,7 +35,19 @@ int64_t Permutation::operator()(int64_t i) const {
   return static_cast<int64_t>(v);
 }
 
-Order::Order(OrderOptions o) : o_(o) {
+struct Order::Group {
+  std::mutex mutex;
+  int64_t epoch = -1, first = -1;
+  std::vector<int64_t> indices;  // of all its batches
+};
+
+Order::Order(OrderOptions given) : o_(std::move(given)), group_(std::make_shared<Group>()) {
+  const OrderOptions& o = o_;
+  if (o.stick && o.window > 0)
+    fail(ErrorCode::usage, "shuffle_window together with shards that keep their samples", "",
+         "leave one of them out");
+  PELTON_CHECK(o.bucket == 0 || (o.sizes && static_cast<int64_t>(o.sizes->size()) == o.samples),
+               "bucketing without sizes");
   if (o.samples < 1) fail(ErrorCode::usage, "the source has no samples");
   if (o.batch < 1) fail(ErrorCode::usage, cat("the batch size is ", o.batch));
   if (o.shards < 1 || o.shard < 0 || o.shard >= o.shards)
@@ -66,7 +79,21 @@ int64_t Order::count(int64_t epoch, int64_t step) const {
   return std::clamp<int64_t>(mine - step * o_.batch, 1, o_.batch);
 }
 
-Order::Item Order::at(int64_t epoch, int64_t step, int64_t i) const {
+// The sample at a place of the epoch's order.
+int64_t Order::shuffled(int64_t epoch, int64_t place) const {
+  const int64_t n = o_.samples, w = o_.window;
+  const auto stream = static_cast<uint64_t>(epoch);
+  if (w <= 0 || w >= n) return Permutation(o_.seed, stream, n)(place);
+  // Where blocks begin moves from epoch to epoch, so the last, shorter one is never the same.
+  const int64_t shift = Permutation(o_.seed ^ 0xd1b54a32d192ed03u, stream, n)(0), blocks = n / w;
+  const int64_t block =
+      place < blocks * w ? Permutation(o_.seed ^ 0x94d049bb133111ebu, stream, blocks)(place / w) : blocks;
+  const int64_t size = block == blocks ? n - blocks * w : w;
+  const Permutation inner(o_.seed + 0x9e3779b97f4a7c15u * static_cast<uint64_t>(block + 1), stream, size);
+  return (shift + block * w + inner(place % w)) % n;
+}
+
+Order::Item Order::unsorted(int64_t epoch, int64_t step, int64_t i) const {
   const int64_t shard = shard_of(epoch);
   const int64_t first = begin(shard), mine = begin(shard + 1) - first;
   const int64_t wanted = step * o_.batch + i;
@@ -79,7 +106,26 @@ Order::Item Order::at(int64_t epoch, int64_t step, int64_t i) const {
         inner(o_.seed ^ 0x9e3779b97f4a7c15u, static_cast<uint64_t>(epoch), mine);
     return {global(first + inner(at)), padding};
   }
-  return {Permutation(o_.seed, static_cast<uint64_t>(epoch), o_.samples)(first + at), padding};
+  return {shuffled(epoch, first + at), padding};
+}
+
+Order::Item Order::at(int64_t epoch, int64_t step, int64_t i) const {
+  if (o_.bucket < 2 || step == steps_ - 1) return unsorted(epoch, step, i);
+  const int64_t first = step / o_.bucket * o_.bucket, batches = std::min(o_.bucket, steps_ - 1 - first);
+  Group& g = *group_;
+  std::lock_guard lock(g.mutex);
+  if (g.epoch != epoch || g.first != first) {
+    g.indices.clear();
+    for (int64_t s = first; s < first + batches; ++s)
+      for (int64_t k = 0; k < o_.batch; ++k) g.indices.push_back(unsorted(epoch, s, k).index);
+    std::ranges::stable_sort(g.indices, {},
+                             [&](int64_t index) { return (*o_.sizes)[static_cast<size_t>(index)]; });
+    g.epoch = epoch;
+    g.first = first;
+  }
+  const Permutation turn(o_.seed ^ 0xbf58476d1ce4e5b9u,
+                         static_cast<uint64_t>(epoch) * 1000003u + static_cast<uint64_t>(first), batches);
+  return {g.indices[static_cast<size_t>(turn(step - first) * o_.batch + i)], false};
 }
 
 std::string Order::str() const {

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
 namespace pelton::data {
 
@@ -24,6 +26,12 @@ struct OrderOptions {
   bool shuffle = false;
   LastBatch last = LastBatch::partial;
   bool stick = false;  // a shard keeps its samples in every epoch (for caches); else they move round
+  // Shuffles blocks of so many neighbours, and within each: reading stays nearly in order. 0: all samples.
+  int64_t window = 0;
+  // Sorts the samples of so many batches by size and gives the batches in random order, so that the samples
+  // of a batch differ little. The last batch of an epoch stays as it is. 0: off.
+  int64_t bucket = 0;
+  std::shared_ptr<const std::vector<int64_t>> sizes;  // by index, for bucket
 };
 
 // A random bijection of 0 .. n-1, computed without a table.
@@ -55,7 +63,11 @@ class Order {
  private:
   int64_t begin(int64_t shard) const;  // floor(shard * N / S)
   int64_t shard_of(int64_t epoch) const;
+  int64_t shuffled(int64_t epoch, int64_t place) const;
+  Item unsorted(int64_t epoch, int64_t step, int64_t i) const;
+  struct Group;  // the batches that were sorted last
   OrderOptions o_;
+  std::shared_ptr<Group> group_;
   int64_t steps_ = 0, largest_ = 0, smallest_ = 0;
 };
 

@@ -135,6 +135,22 @@ Order order_of(const PipelineSpec& spec, const Source& source, const RunOptions&
   order.shuffle = spec.source.shuffle;
   order.last = o.last;
   order.stick = o.stick_to_shard;
+  order.window = spec.source.shuffle_window;
+  if (order.window && !order.shuffle)
+    fail(ErrorCode::usage, "'shuffle_window' without shuffle", cat(spec.name, " source"),
+         "add: shuffle = true");
+  if (spec.bucket > 1) {
+    order.bucket = spec.bucket;
+    std::vector<int64_t> sizes;
+    for (int64_t i = 0; i < order.samples; ++i) {
+      sizes.push_back(source.stored_bytes(i));
+      if (sizes.back() < 0)
+        fail(ErrorCode::usage,
+             cat("source kind '", spec.source.kind, "' does not tell the sizes of its samples"), spec.name,
+             "leave 'bucket' out, or convert to tar shards");
+    }
+    order.sizes = std::make_shared<const std::vector<int64_t>>(std::move(sizes));
+  }
   return Order(order);
 }
 
@@ -385,6 +401,8 @@ PipelineReport Pipeline::report() const {
   r.wait_seconds = static_cast<double>(m.wait_ns) * 1e-9;
   r.batch_bytes = m.batch_bytes;
   r.in_flight = m.window;
+  r.cached_samples = core.maker.cached_samples();
+  r.cached_bytes = core.maker.cached_bytes();
   return r;
 }
 

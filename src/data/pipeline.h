@@ -42,6 +42,7 @@ struct PipelineReport {
   std::vector<std::pair<std::string, double>> stage_seconds;  // thread time; pictures are decoded in "finish"
   double wait_seconds = 0;                                    // the consumer's, in next()
   int64_t batch_bytes = 0, in_flight = 0;                     // of one batch; batches in flight at most
+  int64_t cached_samples = 0, cached_bytes = 0;               // kept by cache stages
 };
 
 class Pipeline {

@@ -42,7 +42,7 @@ class Reader final : public runtime::PictureReader {
 
 PipelineSpec request_form(const PipelineSpec& given) {
   PipelineSpec spec = evaluation_form(given);
-  std::erase_if(spec.stages, [](const StageSpec& s) { return s.op == "one_hot" || s.op == "cast"; });
+  std::erase_if(spec.stages, [](const StageSpec& s) { return leaves_picture(s.op); });
   for (StageSpec& s : spec.stages) s.options.erase("device");
   spec.source = {};
   spec.source.kind = "request";

@@ -104,10 +104,58 @@ void move_targets(Sample& s, const Matrix& forward, int width, int height) {
     b[3] = static_cast<float>(std::clamp<double>(high[1], 0, height));
     if (b[2] > b[0] && b[3] > b[1]) kept.push_back(i);
   }
-  if (static_cast<int64_t>(kept.size()) == boxes->dims()[0]) return;
+  if (static_cast<int64_t>(kept.size()) != boxes->dims()[0]) keep_objects(s, kept);
+}
+
+bool has_targets(Sample& s) {
+  return s.find("boxes") || s.find("keypoints") || s.find("masks");
+}
+
+bool is_target(std::string_view field) {
+  return field == "boxes" || field == "keypoints" || field == "masks" || field.starts_with("box_");
+}
+
+void keep_objects(Sample& s, const std::vector<int64_t>& rows) {
   for (auto& [name, value] : s.fields)
-    if (name == "boxes" || name == "keypoints" || name == "masks" || name.starts_with("box_"))
-      value = keep_rows(value, kept);
+    if (is_target(name)) value = keep_rows(value, rows);
+}
+
+void append_objects(Sample& to, Sample& from) {
+  for (auto& [name, value] : to.fields) {
+    if (!is_target(name)) continue;
+    const Tensor more = from.at(name);
+    Dims dims = value.dims();
+    if (more.dtype() != value.dtype() || more.rank() != value.rank() ||
+        !std::equal(dims.begin() + 1, dims.end(), more.dims().begin() + 1))
+      fail(ErrorCode::bad_format,
+           cat("'", name, "' is ", value, " here and ", more, " in sample ", from.index), from.origin.str());
+    dims[0] += more.dims()[0];
+    Tensor both(value.dtype(), dims);
+    auto* out = static_cast<uint8_t*>(both.mutable_data());
+    if (value.bytes()) std::memcpy(out, value.data(), static_cast<size_t>(value.bytes()));
+    if (more.bytes()) std::memcpy(out + value.bytes(), more.data(), static_cast<size_t>(more.bytes()));
+    value = std::move(both);
+  }
+}
+
+void crop_sample(Sample& s, Rect r) {
+  s.picture().crop(r);
+  if (has_targets(s))
+    move_targets(s, {1, 0, -static_cast<double>(r.x0), 0, 1, -static_cast<double>(r.y0), 0, 0, 1}, r.width(),
+                 r.height());
+}
+
+void resize_sample(Sample& s, int w, int h, Filter filter, bool antialias) {
+  LazyImage& p = s.picture();
+  const Matrix m = {
+      static_cast<double>(w) / p.width(), 0, 0, 0, static_cast<double>(h) / p.height(), 0, 0, 0, 1};
+  p.resize(w, h, filter, antialias);
+  if (has_targets(s)) move_targets(s, m, w, h);
+}
+
+void warp_sample(Sample& s, const Matrix& out_to_in, int w, int h, Filter filter) {
+  s.picture().warp(out_to_in, w, h, filter);
+  if (has_targets(s)) move_targets(s, inverse(out_to_in), w, h);
 }
 
 }  // namespace pelton::data

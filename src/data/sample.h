@@ -40,5 +40,17 @@ struct Sample {
 // height. Boxes are cut to the picture; those with nothing left are dropped with their row in every field
 // named "box_*", in keypoints and in masks.
 void move_targets(Sample& sample, const Matrix& forward, int width, int height);
+bool has_targets(Sample& sample);        // any of boxes, keypoints, masks
+bool is_target(std::string_view field);  // those, and "box_*": one row an object
+// Keeps these objects, in this order, in every target field.
+void keep_objects(Sample& sample, const std::vector<int64_t>& rows);
+// The objects of `from` behind those of `to`. Their pictures, and so their masks, have the same size; a
+// target field that only one of them has is a bad_format error.
+void append_objects(Sample& to, Sample& from);
+
+// Geometry on a sample: the picture and its targets.
+void crop_sample(Sample& sample, Rect part);
+void resize_sample(Sample& sample, int width, int height, Filter filter, bool antialias);
+void warp_sample(Sample& sample, const Matrix& out_to_in, int width, int height, Filter filter);
 
 }  // namespace pelton::data

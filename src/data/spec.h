@@ -18,6 +18,7 @@ struct SourceSpec {
   Options options;                // besides the kind's own: shuffle
   std::vector<SourceSpec> parts;  // kinds concat and mix
   bool shuffle = false;
+  int64_t shuffle_window = 0;  // samples that are shuffled together; 0: all
 };
 
 struct StageSpec {
@@ -33,6 +34,7 @@ struct PipelineSpec {
   SourceSpec source;
   std::vector<StageSpec> stages;
   std::string bad_samples = "replace";  // skip, replace, raise, mark
+  int64_t bucket = 0;                   // batches whose samples are sorted by size together; 0: off
   double bad_limit = 0.1;               // fraction of bad samples at which the run stops
   std::string folder;                   // relative paths start here
   std::string name = "pipeline";        // for messages: the file

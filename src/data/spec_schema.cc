@@ -93,6 +93,10 @@ std::string pipeline_schema_json() {
                     {"maximum", 1},
                     {"default", 0.1},
                     {"description", "share of bad samples that stops the run"}};
+  p["bucket"] = {{"type", "integer"},
+                 {"minimum", 0},
+                 {"default", 0},
+                 {"description", "batches whose samples are sorted by stored size together; 0: off"}};
   p["source"] = {{"$ref", "#/$defs/source"}};
   p["stage"] = {{"type", "array"}, {"items", {{"$ref", "#/$defs/stage"}}}};
   const Json pair = {{"type", "array"}, {"items", {{"type", "number"}}}, {"minItems", 2}, {"maxItems", 2}};
@@ -111,7 +115,14 @@ std::string pipeline_schema_json() {
   Json sources = Json::array(), stages = Json::array();
   const Json shuffle = {
       {"shuffle",
-       {{"type", "boolean"}, {"default", false}, {"description", "another random order in every epoch"}}}};
+       {{"type", "boolean"}, {"default", false}, {"description", "another random order in every epoch"}}},
+      {"shuffle_window",
+       {{"type", "integer"},
+        {"minimum", 0},
+        {"default", 0},
+        {"description",
+         "shuffle blocks of this many neighbours and within them, so that reading stays nearly in order; 0: "
+         "all"}}}};
   for (const SourceKind& k : source_kinds()) sources.push_back(object_of(k.schema, "kind", shuffle));
   const Json parts = {{"type", "array"}, {"items", {{"$ref", "#/$defs/source"}}}, {"minItems", 1}};
   Json concat = object_of({"concat", "all parts one after another", {}}, "kind", shuffle);

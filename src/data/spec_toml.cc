@@ -19,7 +19,8 @@ class Parser {
   Parser(std::string name, std::string folder) : name_(std::move(name)), folder_(std::move(folder)) {}
 
   PipelineSpec pipeline(const toml::table& t) {
-    check_keys(t, {"version", "seed", "match", "source", "stage", "bad_samples", "bad_limit"}, "a pipeline");
+    check_keys(t, {"version", "seed", "match", "source", "stage", "bad_samples", "bad_limit", "bucket"},
+               "a pipeline");
     PipelineSpec p;
     p.name = name_;
     p.folder = folder_;
@@ -28,11 +29,7 @@ class Parser {
     if (*version != 1)
       fail(ErrorCode::unsupported_version, cat("pipeline version ", *version, " is not known"), name_,
            "this release reads version 1");
-    if (auto* n = t.get("seed")) {
-      auto v = n->value_exact<int64_t>();
-      if (!v || *v < 0) fail(ErrorCode::usage, "'seed' is not a whole number of at least 0", place(*n));
-      p.seed = static_cast<uint64_t>(*v);
-    }
+    if (auto* n = t.get("seed")) p.seed = static_cast<uint64_t>(whole_number(*n, "seed"));
     p.match = choice(t, "match", "none", {"none", "pillow", "torchvision", "opencv"});
     p.bad_samples = choice(t, "bad_samples", "replace", {"skip", "replace", "raise", "mark"});
     if (auto* n = t.get("bad_limit")) {
@@ -41,6 +38,7 @@ class Parser {
         fail(ErrorCode::usage, "'bad_limit' is not a fraction in 0 .. 1", place(*n));
       p.bad_limit = *v;
     }
+    if (auto* n = t.get("bucket")) p.bucket = whole_number(*n, "bucket");
     const auto* source = t["source"].as_table();
     if (!source)
       fail(ErrorCode::usage, "the pipeline has no source", name_,
@@ -61,6 +59,13 @@ class Parser {
 
  private:
   std::string place(const toml::node& n) const { return cat(name_, " line ", n.source().begin.line); }
+
+  int64_t whole_number(const toml::node& n, const char* key) const {
+    const auto v = n.value_exact<int64_t>();
+    if (!v || *v < 0)
+      fail(ErrorCode::usage, cat("'", key, "' is not a whole number of at least 0"), place(n));
+    return *v;
+  }
 
   void check_keys(const toml::table& t, const std::vector<std::string>& known, std::string_view what) const {
     for (const auto& [key, value] : t) {
@@ -92,6 +97,8 @@ class Parser {
         auto v = value.value_exact<bool>();
         if (!v) fail(ErrorCode::usage, "'shuffle' is not true or false", place(value));
         s.shuffle = *v;
+      } else if (key == "shuffle_window") {
+        s.shuffle_window = whole_number(value, "shuffle_window");
       } else if (key == "sources") {
         const auto* list = value.as_array();
         if (!list) fail(ErrorCode::usage, "'sources' is not a list of tables", place(value));

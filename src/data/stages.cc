@@ -77,43 +77,87 @@ SampleMaker::SampleMaker(PipelineSpec spec, std::shared_ptr<const Source> source
     }
     if (!batch_stages_.empty())
       fail(ErrorCode::usage, cat(s.op, " works on samples and stands behind a stage that works on batches"),
-           where, "put mixup and cutmix last");
-    stages_.push_back(kind.make(args, match));
+           where, "put mixup, cutmix and pad_longest last");
+    Step step;
+    if (kind.make_join) {
+      step.join = kind.make_join(args);
+    } else if (s.op == "cache") {
+      for (size_t before = 0; before < i; ++before)
+        if (const StageSpec& b = spec_.stages[before]; draws(b, where))
+          fail(ErrorCode::usage, cat("the cache stands behind ", b.op, ", which is random"), where,
+               "put it before the first random stage");
+      step.cache = std::make_unique<SampleCache>(args.integer("memory_mib") << 20);
+    } else {
+      step.alone = kind.make(args, match);
+    }
+    step.number = step.cache ? 0 : numbered_++;
+    stages_.push_back(std::move(step));
   }
 }
 
-Sample SampleMaker::make(int64_t index, int64_t epoch, std::string* op) const {
+// The sample as the first `stage` stages make it.
+Sample SampleMaker::make_until(size_t stage, int64_t index, int64_t epoch, std::string* op) const {
+  size_t first = stage;
+  std::shared_ptr<const Sample> kept;
+  while (first > 0 && !kept) {
+    --first;
+    if (stages_[first].cache) kept = stages_[first].cache->find(index);
+  }
   if (op) *op = "read";
   int64_t before = now_ns();
-  Sample s = source_->read(index);
-  for (size_t i = 0; i < stages_.size(); ++i) {
+  Sample s = kept ? *kept : source_->read(index);
+  for (size_t i = kept ? first + 1 : 0; i < stage; ++i) {
     const int64_t now = now_ns();
     times_[i].fetch_add(now - std::exchange(before, now), std::memory_order_relaxed);
     if (op) *op = spec_.stages[i].op;
     const Draw draw(spec_.seed, static_cast<uint64_t>(epoch), static_cast<uint64_t>(index),
-                    static_cast<uint32_t>(i));
+                    stages_[i].number);
     try {
-      stages_[i](s, draw);
+      if (const Step& step = stages_[i]; step.cache) {
+        step.cache->keep(s);
+      } else if (step.join) {
+        step.join(s, draw,
+                  {source_->size(), [&](int64_t other) { return make_until(i, other, epoch, nullptr); }});
+      } else {
+        step.alone(s, draw);
+      }
     } catch (const Error& e) {
       throw e.within(s.origin.str());
     }
   }
-  times_[stages_.size()].fetch_add(now_ns() - before, std::memory_order_relaxed);
+  times_[stage].fetch_add(now_ns() - before, std::memory_order_relaxed);
   return s;
+}
+
+int64_t SampleMaker::cached_samples() const {
+  int64_t n = 0;
+  for (const Step& s : stages_)
+    if (s.cache) n += s.cache->samples();
+  return n;
+}
+
+int64_t SampleMaker::cached_bytes() const {
+  int64_t n = 0;
+  for (const Step& s : stages_)
+    if (s.cache) n += s.cache->bytes();
+  return n;
 }
 
 void SampleMaker::finish(Batch& batch) const {
   for (size_t i = 0; i < batch_stages_.size(); ++i)
     batch_stages_[i](batch, [&](int64_t index) {
       return Draw(spec_.seed, static_cast<uint64_t>(batch.epoch), static_cast<uint64_t>(index),
-                  static_cast<uint32_t>(stages_.size() + i));
+                  numbered_ + static_cast<uint32_t>(i));
     });
 }
 
 std::string SampleMaker::fingerprint() const {
   std::string text = cat(spec_.seed, " ", spec_.match, " ", spec_.source.shuffle, " ", spec_.bad_samples, " ",
                          source_->identity());
-  for (const StageSpec& s : spec_.stages) append(text, cat("|", s.op, ":", text_of(s.options)));
+  if (spec_.source.shuffle_window) append(text, cat(" window ", spec_.source.shuffle_window));
+  if (spec_.bucket) append(text, cat(" bucket ", spec_.bucket));
+  for (const StageSpec& s : spec_.stages)
+    if (s.op != "cache") append(text, cat("|", s.op, ":", text_of(s.options)));
   return checksum(text).str().substr(0, 16);
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "data/ops/stage.h"
+#include "data/sample_cache.h"
 #include "data/source/source.h"
 #include "data/spec.h"
 
@@ -24,7 +25,9 @@ class SampleMaker {
 
   // Reads sample `index` and runs all stages on samples. On an error, `op` tells where it came from ("read"
   // or a stage).
-  Sample make(int64_t index, int64_t epoch, std::string* op = nullptr) const;
+  Sample make(int64_t index, int64_t epoch, std::string* op = nullptr) const {
+    return make_until(stages_.size(), index, epoch, op);
+  }
 
   void finish(Batch& batch) const;  // the stages on batches
 
@@ -35,12 +38,22 @@ class SampleMaker {
   // Thread time so far, in nanoseconds: reading, then each stage.
   const std::atomic<int64_t>& read_ns() const { return times_[0]; }
   const std::atomic<int64_t>& stage_ns(size_t stage) const { return times_[stage + 1]; }
+  int64_t cached_samples() const;
+  int64_t cached_bytes() const;
 
  private:
+  struct Step {  // one of the three is set
+    StageFn alone;
+    JoinFn join;
+    std::unique_ptr<SampleCache> cache;
+    uint32_t number = 0;  // of its draws; a cache has none, so adding one changes no sample
+  };
+  Sample make_until(size_t stage, int64_t index, int64_t epoch, std::string* op) const;
   PipelineSpec spec_;
   std::shared_ptr<const Source> source_;
-  std::vector<StageFn> stages_;        // the first of the description's
+  std::vector<Step> stages_;           // the first of the description's
   std::vector<BatchFn> batch_stages_;  // the rest
+  uint32_t numbered_ = 0;              // stages that may draw, before those on batches
   std::unique_ptr<std::atomic<int64_t>[]> times_;
 };
 

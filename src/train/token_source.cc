@@ -73,6 +73,9 @@ class Subset : public data::Source {
     s.index = index;
     return s;
   }
+  int64_t stored_bytes(int64_t index) const override {
+    return source_->stored_bytes(indices_[static_cast<size_t>(index)]);
+  }
   std::vector<std::string> classes() const override { return source_->classes(); }
   std::string identity() const override { return cat(source_->identity(), " ", identity_); }
 

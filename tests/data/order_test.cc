@@ -112,6 +112,36 @@ TEST_CASE("sticky shards read the same samples in every epoch, in another order"
   CHECK(a == b);
 }
 
+TEST_CASE("a shuffle window keeps neighbours near, takes every place once and moves from epoch to epoch") {
+  OrderOptions o;
+  o.samples = 1003;
+  o.batch = 17;
+  o.seed = 4;
+  o.shuffle = true;
+  o.window = 50;
+  const Order order(o);
+  std::vector<std::vector<int64_t>> epochs;
+  for (int64_t epoch = 0; epoch < 3; ++epoch) {
+    std::vector<int64_t> seen;
+    for (int64_t step = 0; step < order.steps(); ++step)
+      for (int64_t i = 0; i < order.count(epoch, step); ++i) seen.push_back(order.at(epoch, step, i).index);
+    // Nearly all samples come within a window's width of the one before.
+    int64_t near = 0, sorted = 0;
+    for (size_t i = 1; i < seen.size(); ++i) {
+      near += std::abs(seen[i] - seen[i - 1]) < 50;
+      sorted += seen[i] == seen[i - 1] + 1;
+    }
+    CHECK(near > 950);
+    CHECK(sorted < 100);
+    epochs.push_back(seen);
+    std::ranges::sort(seen);
+    for (int64_t i = 0; i < 1003; ++i) CHECK(seen[static_cast<size_t>(i)] == i);
+  }
+  CHECK(epochs[0] != epochs[1]);
+  o.stick = true;
+  test::expect_error(ErrorCode::usage, {"shuffle_window"}, [&] { Order{o}; });
+}
+
 TEST_CASE("orders that cannot be are refused") {
   using test::expect_error;
   expect_error(ErrorCode::usage, {"no samples"}, [] { Order(OrderOptions{}); });

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Headers of tar, TFRecord and RecordIO files, Datum messages, pipeline descriptions and saved states. The
-// first byte chooses.
+// Headers of tar, TFRecord, RecordIO and LMDB files, Datum messages, pipeline descriptions and saved states.
+// The first byte chooses.
 #include <algorithm>
 #include <cstring>
 #include <string>
 
 #include "data/pipeline.h"
 #include "data/source/datum.h"
+#include "data/source/lmdb_index.h"
 #include "data/source/recordio.h"
 #include "data/source/tar_index.h"
 #include "data/source/tfrecord.h"
@@ -18,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   return fuzz::feed(data + 1, size - 1, [&](std::string_view bytes) {
     const int64_t n = static_cast<int64_t>(bytes.size());
-    switch (data[0] % 6) {
+    switch (data[0] % 7) {
       case 0:
         for (const TarMember& m : tar_members(
                  n,
@@ -62,6 +63,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         read_datum(bytes, datum);
         break;
       }
+      case 6:
+        for (const LmdbRecord& r : lmdb_index(
+                 n,
+                 [&](int64_t at, std::span<uint8_t> into) {
+                   PELTON_CHECK(at >= 0 && at + std::ssize(into) <= n, "a read outside the file");
+                   std::memcpy(into.data(), bytes.data() + at, into.size());
+                 },
+                 "fuzz"))
+          PELTON_CHECK(r.offset >= 0 && r.size >= 0 && r.offset + r.size <= n, "a record outside the file");
+        break;
       default:
         PipelineState::parse(std::string(bytes));
         break;

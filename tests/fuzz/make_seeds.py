@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Valid files that the fuzz targets start from: make_seeds.py FOLDER writes FOLDER/<target>/*."""
 import base64
+import gzip
 import io
 import json
 import pathlib
@@ -180,6 +181,8 @@ angle = { uniform = [-10, 10] }
     yield "recordio", b"\4" + struct.pack("<II", 0xCED7230A, len(record)) + record + bytes(-len(record) % 4)
     yield "image_record", b"\5" + record
     yield "datum", b"\5\x08\3\x10\1\x18\2\x22\6BbGgRr\x28\11"
+    lmdb = pathlib.Path(__file__).resolve().parents[1] / "data/expect/records.mdb.gz"
+    yield "lmdb", b"\6" + gzip.decompress(lmdb.read_bytes())
     yield "state", b"\3" + b"1 3 14 0123456789abcdef-01234567"
 
 

@@ -31,6 +31,13 @@ Scratch& scratch() {
   return s;
 }
 
+// By how much a picture must shrink to be resampled from its coded planes: where a side grows, each coded
+// chroma pixel would spread over many of the result, and filters with edges or ringing show how it was
+// spread. 0: never.
+double least_reduction(Filter f) {
+  return f == Filter::linear ? 1 : f == Filter::cubic || f == Filter::lanczos ? 2 : 0;
+}
+
 // An axis of the full-size picture as seen by a plane whose pixels are `step` wide.
 Axis on_plane(Axis a, double step, int size) {
   a.start /= step;
@@ -219,11 +226,12 @@ void LazyImage::finish(const PixelFormat& f, void* out) {
   if (!try_planes(f, out)) sample(f, out);
 }
 
-// Straight from the component planes of a JPEG, when the picture is resized anyway.
+// Straight from the component planes of a JPEG, when the picture is reduced anyway.
 bool LazyImage::try_planes(const PixelFormat& f, void* out) {
-  if (!encoded() || info_.format != ImageFormat::jpeg || match_ != Match::none || !geometry_.resized() ||
-      geometry_.filter == Filter::nearest)
+  if (!encoded() || info_.format != ImageFormat::jpeg || match_ != Match::none || !geometry_.resized())
     return false;
+  const double least = least_reduction(geometry_.filter);
+  if (least == 0 || std::min(geometry_.x.scale, geometry_.y.scale) < least) return false;
   Bytes b(bytes_.as<uint8_t>(), static_cast<size_t>(bytes_.count()));
   JpegInfo jpeg = jpeg_info(b, where_);
   if (!jpeg.ycc && jpeg.components != 1) return false;

@@ -40,6 +40,20 @@ StageFn make_decode(const Args& a, Match) {
   };
 }
 
+// At another rate than the field "rate" says.
+StageFn make_resample(const Args& a, Match) {
+  return [rate = a.integer("rate")](Sample& s, const Draw&) {
+    const Tensor t = signal(s);
+    const int64_t from = s.at("rate").get_int(0);
+    if (t.rank() > 2) fail(ErrorCode::bad_shape, cat("'audio' is ", t, ", not a signal"));
+    const Dims flat = t.rank() == 1 ? Dims{1, t.dims()[0]} : t.dims();
+    Tensor out = resampled(t.reshaped(flat), static_cast<int>(from), static_cast<int>(rate));
+    if (t.rank() == 1) out = out.reshaped({out.dims()[1]});
+    s.set(kField, std::move(out));
+    s.set("rate", Tensor::scalar<int64_t>(rate));
+  };
+}
+
 // Exactly `samples` samples from the last dimension: a part, or zeros at the end.
 StageFn make_fit(const Args& a, Match) {
   return [n = a.integer("samples"), position = Drawn(a, "position")](Sample& s, const Draw& d) {
@@ -145,6 +159,10 @@ std::vector<StageKind> audio_stage_kinds() {
              {"mono", T::boolean, true, "mean of the channels, [samples]; false: [channels, samples]"},
              {"max_samples", T::integer, 1 << 28, "longer sounds are refused", 1}}},
            make_decode},
+          {{"resample_audio",
+            "another rate, behind stages that work at the first one",
+            {{"rate", T::integer, {}, "samples a second", 1, 1 << 20}}},
+           make_resample},
           {{"fit_audio",
             "exactly this many samples: a part, or zeros at the end",
             {{"samples", T::integer, {}, "length", 1},

@@ -34,30 +34,6 @@ StageFn make_normalize(const Args& a, Match) {
   };
 }
 
-StageFn make_one_hot(const Args& a, Match) {
-  return [field = a.text("field"), classes = a.integer("classes"), smoothing = a.number("smoothing")](
-             Sample& s, const Draw&) {
-    const int64_t label = s.at(field).get_int(0);
-    if (label < 0 || label >= classes)
-      fail(ErrorCode::bad_format, cat("label ", label, " is outside 0 .. ", classes - 1));
-    Tensor t = Tensor::full(DType::f32, {classes}, smoothing / static_cast<double>(classes));
-    t.as_mutable<float>()[label] += static_cast<float>(1 - smoothing);
-    s.set(field, std::move(t));
-  };
-}
-
-StageFn make_cast(const Args& a, Match) {
-  auto dtype = dtype_from_name(a.text("dtype"));
-  if (!dtype || bits(*dtype) < 8)
-    fail(ErrorCode::usage, cat("'dtype' = \"", a.text("dtype"), "\" is not an element type"), a.where());
-  return [field = a.text("field"), dtype = *dtype, scale = a.number("scale")](Sample& s, const Draw&) {
-    Tensor& t = s.at(field);
-    std::vector<double> v = to_doubles(t);
-    for (double& x : v) x *= scale;
-    t = from_doubles(dtype, t.dims(), v);
-  };
-}
-
 }  // namespace
 
 PixelFormat pixel_format(const Args& a) {
@@ -100,19 +76,7 @@ std::vector<StageKind> basic_stage_kinds() {
          {"std", T::numbers, std::vector<double>{0.229, 0.224, 0.225}, "one number or one for each channel"},
          {"dtype", T::text, "f32", "element type", kAny, kNone, {"f32", "f16"}},
          {"layout", T::text, "chw", "order of the dimensions", kAny, kNone, {"chw", "hwc"}}}},
-       make_normalize},
-      {{"one_hot",
-        "an integer label becomes f32 [classes]",
-        {{"field", T::text, "label", "the label"},
-         {"classes", T::integer, {}, "number of classes", 1, 1e7},
-         {"smoothing", T::number, 0.0, "share spread evenly over all classes", 0, 1}}},
-       make_one_hot},
-      {{"cast",
-        "another element type, after multiplying by scale",
-        {{"field", T::text, {}, "the field"},
-         {"dtype", T::text, {}, "element type"},
-         {"scale", T::number, 1.0, "factor"}}},
-       make_cast}};
+       make_normalize}};
 }
 
 }  // namespace pelton::data

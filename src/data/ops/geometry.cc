@@ -8,30 +8,6 @@
 namespace pelton::data {
 namespace {
 
-bool has_targets(Sample& s) {
-  return s.find("boxes") || s.find("keypoints") || s.find("masks");
-}
-
-void crop(Sample& s, Rect r) {
-  s.picture().crop(r);
-  if (has_targets(s))
-    move_targets(s, {1, 0, -static_cast<double>(r.x0), 0, 1, -static_cast<double>(r.y0), 0, 0, 1}, r.width(),
-                 r.height());
-}
-
-void resize(Sample& s, int w, int h, Filter filter, bool antialias) {
-  LazyImage& p = s.picture();
-  const Matrix m = {
-      static_cast<double>(w) / p.width(), 0, 0, 0, static_cast<double>(h) / p.height(), 0, 0, 0, 1};
-  p.resize(w, h, filter, antialias);
-  if (has_targets(s)) move_targets(s, m, w, h);
-}
-
-void warp(Sample& s, const Matrix& out_to_in, int w, int h, Filter filter) {
-  s.picture().warp(out_to_in, w, h, filter);
-  if (has_targets(s)) move_targets(s, inverse(out_to_in), w, h);
-}
-
 Filter warp_filter(const Args& a) {
   const Filter f = filter_from(a);
   if (f != Filter::nearest && f != Filter::linear && f != Filter::cubic)
@@ -48,7 +24,7 @@ StageFn make_crop(const Args& a, Match) {
     // Halves round to even, as Python's round does in other libraries' centre crops.
     const int left = static_cast<int>(std::nearbyint((p.width() - size.first) * x(d)));
     const int top = static_cast<int>(std::nearbyint((p.height() - size.second) * y(d)));
-    crop(s, {left, top, left + size.first, top + size.second});
+    crop_sample(s, {left, top, left + size.first, top + size.second});
   };
 }
 
@@ -59,13 +35,13 @@ StageFn make_resize(const Args& a, Match) {
     fail(ErrorCode::usage, cat("mode = \"", mode, "\" takes one size"), a.where());
   return [size, mode, filter = filter_from(a), antialias = a.boolean("antialias")](Sample& s, const Draw&) {
     const int w = s.picture().width(), h = s.picture().height();
-    if (mode == "stretch") return resize(s, size.first, size.second, filter, antialias);
+    if (mode == "stretch") return resize_sample(s, size.first, size.second, filter, antialias);
     const int from = mode == "shorter" ? std::min(w, h) : std::max(w, h);
     auto side = [&](int v) {
       return v == from ? size.first
                        : std::max(1, static_cast<int>(static_cast<int64_t>(size.first) * v / from));
     };
-    resize(s, side(w), side(h), filter, antialias);
+    resize_sample(s, side(w), side(h), filter, antialias);
   };
 }
 
@@ -95,13 +71,31 @@ StageFn make_random_resized_crop(const Args& a, Match) {
       const int ch = whole < aspect ? std::max(1, static_cast<int>(std::lrint(w / aspect))) : h;
       r = {(w - cw) / 2, (h - ch) / 2, (w - cw) / 2 + cw, (h - ch) / 2 + ch};
     }
-    crop(s, r);
-    resize(s, size.first, size.second, filter, antialias);
+    crop_sample(s, r);
+    resize_sample(s, size.first, size.second, filter, antialias);
   };
 }
 
+// Left and right key points change places: rows of f32 [n, k, 3].
+void swap_keypoints(Tensor& points, const std::vector<double>& pairs) {
+  const int64_t k = points.dims()[1];
+  float* p = points.as_mutable<float>();
+  for (int64_t i = 0; i < points.dims()[0]; ++i)
+    for (size_t j = 0; j + 1 < pairs.size(); j += 2) {
+      const auto a = static_cast<int64_t>(pairs[j]), b = static_cast<int64_t>(pairs[j + 1]);
+      if (a >= k || b >= k)
+        fail(ErrorCode::usage, cat("'swap_keypoints' names point ", std::max(a, b), " of ", k));
+      std::swap_ranges(p + (i * k + a) * 3, p + (i * k + a) * 3 + 3, p + (i * k + b) * 3);
+    }
+}
+
 StageFn make_flip(const Args& a, Match) {
-  return [across = Drawn(a, "horizontal"), down = Drawn(a, "vertical")](Sample& s, const Draw& d) {
+  const std::vector<double>& pairs = a.numbers("swap_keypoints");
+  for (double v : pairs)
+    if (v != std::floor(v) || pairs.size() % 2)
+      fail(ErrorCode::usage, "'swap_keypoints' is a list of pairs of whole numbers", a.where(),
+           "write [1, 2, 3, 4] for points 1 with 2 and 3 with 4");
+  return [across = Drawn(a, "horizontal"), down = Drawn(a, "vertical"), pairs](Sample& s, const Draw& d) {
     LazyImage& p = s.picture();
     const double w = p.width(), h = p.height();
     const bool x = across.flag(d), y = down.flag(d);
@@ -110,6 +104,7 @@ StageFn make_flip(const Args& a, Match) {
     if ((x || y) && has_targets(s))
       move_targets(s, {x ? -1.0 : 1.0, 0, x ? w : 0, 0, y ? -1.0 : 1.0, y ? h : 0, 0, 0, 1}, p.width(),
                    p.height());
+    if (Tensor* points = x && !pairs.empty() ? s.find("keypoints") : nullptr) swap_keypoints(*points, pairs);
   };
 }
 
@@ -134,13 +129,13 @@ StageFn make_rotate(const Args& a, Match) {
     const int w = p.width(), h = p.height();
     const double t = angle(d);
     Matrix m = placement(w, h, t, 1, 0, 0, 0, 0);
-    if (!expand) return warp(s, m, w, h, filter);
+    if (!expand) return warp_sample(s, m, w, h, filter);
     const double c = std::abs(std::cos(t * std::numbers::pi / 180)),
                  k = std::abs(std::sin(t * std::numbers::pi / 180));
     const int ow = std::max(1, static_cast<int>(std::ceil(w * c + h * k - 1e-6))),
               oh = std::max(1, static_cast<int>(std::ceil(w * k + h * c - 1e-6)));
     m = multiply(m, {1, 0, (w - ow) / 2.0, 0, 1, (h - oh) / 2.0, 0, 0, 1});
-    warp(s, m, ow, oh, filter);
+    warp_sample(s, m, ow, oh, filter);
   };
 }
 
@@ -151,7 +146,7 @@ StageFn make_affine(const Args& a, Match) {
     LazyImage& p = s.picture();
     p.set_fill(fill);
     const int w = p.width(), h = p.height();
-    warp(s, placement(w, h, angle(d), scale(d), kx(d), ky(d), mx(d) * w, my(d) * h), w, h, filter);
+    warp_sample(s, placement(w, h, angle(d), scale(d), kx(d), ky(d), mx(d) * w, my(d) * h), w, h, filter);
   };
 }
 
@@ -196,7 +191,7 @@ StageFn make_perspective(const Args& a, Match) {
       to[2 * i] = right ? w - dx : dx;
       to[2 * i + 1] = bottom ? h - dy : dy;
     }
-    warp(s, inverse(corners_to(w, h, to)), w, h, filter);
+    warp_sample(s, inverse(corners_to(w, h, to)), w, h, filter);
   };
 }
 
@@ -220,46 +215,22 @@ StageFn make_pad(const Args& a, Match) {
   };
 }
 
-double overlap(const float* box, const double* c) {  // share of c's area that box covers, as IoU
-  const double w = std::min<double>(box[2], c[2]) - std::max<double>(box[0], c[0]),
-               h = std::min<double>(box[3], c[3]) - std::max<double>(box[1], c[1]);
-  if (w <= 0 || h <= 0) return 0;
-  const double both = w * h, a = static_cast<double>(box[2] - box[0]) * (box[3] - box[1]),
-               b = (c[2] - c[0]) * (c[3] - c[1]);
-  return both / (a + b - both);
-}
-
-// The crop of SSD training: a part that overlaps some box by a drawn minimum; boxes stay when their centre
-// does.
-StageFn make_ssd_crop(const Args&, Match) {
-  return [](Sample& s, const Draw& d) {
-    const int w = s.picture().width(), h = s.picture().height();
-    Tensor boxes = s.at("boxes");
-    constexpr double minimum[] = {-1, 0, 0.1, 0.3, 0.5, 0.7, 0.9};
-    for (uint32_t round = 0; round < 50; ++round) {
-      const double need = minimum[d.below(64 + round * 8, 7)];
-      if (need < 0) return;  // the whole picture
-      const uint32_t slot = 65 + round * 8;
-      const int cw = static_cast<int>(w * d.uniform(slot, 0.3, 1)),
-                ch = static_cast<int>(h * d.uniform(slot + 1, 0.3, 1));
-      if (cw < 1 || ch < 1 || cw > 2 * ch || ch > 2 * cw) continue;
-      const int x = static_cast<int>(d.below(slot + 2, w - cw + 1)),
-                y = static_cast<int>(d.below(slot + 3, h - ch + 1));
-      const double c[4] = {static_cast<double>(x), static_cast<double>(y), static_cast<double>(x + cw),
-                           static_cast<double>(y + ch)};
-      bool good = false;
-      Tensor kept = boxes.clone();
-      float* b = kept.as_mutable<float>();
-      for (int64_t i = 0; i < kept.dims()[0]; ++i, b += 4) {
-        const double mx = (b[0] + b[2]) / 2, my = (b[1] + b[3]) / 2;
-        const bool inside = mx > c[0] && my > c[1] && mx < c[2] && my < c[3];
-        good |= inside && overlap(b, c) >= need;
-        if (!inside) std::fill_n(b, 4, -1.f);  // falls outside, so move_targets drops it
-      }
-      if (!good) continue;
-      s.set("boxes", std::move(kept));
-      return crop(s, {x, y, x + cw, y + ch});
-    }
+// The picture as a part of a larger one of fill.
+StageFn make_paste(const Args& a, Match) {
+  return [ratio = Drawn(a, "ratio"), x = Drawn(a, "x"), y = Drawn(a, "y"), chance = Drawn(a, "probability"),
+          fill = fill_from(a)](Sample& s, const Draw& d) {
+    if (!chance.flag(d)) return;
+    LazyImage& p = s.picture();
+    p.set_fill(fill);
+    const double r = ratio(d);
+    const int w = p.width(), h = p.height(), out_w = std::max(w, static_cast<int>(std::lrint(w * r))),
+              out_h = std::max(h, static_cast<int>(std::lrint(h * r)));
+    const int left = static_cast<int>(std::nearbyint((out_w - w) * x(d))),
+              top = static_cast<int>(std::nearbyint((out_h - h) * y(d)));
+    p.pad(left, top, out_w - w - left, out_h - h - top);
+    if (has_targets(s))
+      move_targets(s, {1, 0, static_cast<double>(left), 0, 1, static_cast<double>(top), 0, 0, 1}, out_w,
+                   out_h);
   };
 }
 
@@ -305,7 +276,10 @@ std::vector<StageKind> geometry_stage_kinds() {
       {{"flip",
         "mirrors the picture",
         {coin_option("horizontal", coin(0.5), "left and right"),
-         coin_option("vertical", false, "top and bottom")}},
+         coin_option("vertical", false, "top and bottom"),
+         {"swap_keypoints", T::numbers, std::vector<double>{},
+          "pairs of key points that change names with left and right: [1, 2, 3, 4] is 1 with 2, 3 with 4", 0,
+          1 << 16}}},
        make_flip},
       {{"rotate",
         "turns about the centre",
@@ -333,7 +307,14 @@ std::vector<StageKind> geometry_stage_kinds() {
          {"multiple", T::integer, 1, "both sides grow (right and bottom) to a multiple of this", 1, 1 << 16},
          fill_option()}},
        make_pad},
-      {{"ssd_crop", "a random part that keeps enough of some box", {}}, make_ssd_crop}};
+      {{"paste",
+        "the picture as a part of a larger one of fill (zooms out)",
+        {random("ratio", uniform(1, 4), "sides of the larger one over the picture's", 1, 100),
+         random("x", uniform(0, 1), "0: left, 1: right", 0, 1),
+         random("y", uniform(0, 1), "0: top, 1: bottom", 0, 1),
+         coin_option("probability", true, "a distribution { coin = p } leaves pictures as they are"),
+         fill_option()}},
+       make_paste}};
 }
 
 }  // namespace pelton::data

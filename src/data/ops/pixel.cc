@@ -57,20 +57,45 @@ StageFn make_grid_mask(const Args& a, Match) {
   };
 }
 
+// How many events there are when `mean` are expected: by the distribution's sum for few, by the normal
+// approximation for many. `bits` are two uniform words.
+int64_t poisson(double mean, uint32_t bits, uint32_t more) {
+  if (mean <= 0) return 0;
+  if (mean > 50)
+    return std::max<int64_t>(
+        0, std::llround(mean + std::sqrt(mean) * static_cast<double>(normal_from_bits(bits, more).first)));
+  const double u = (static_cast<double>(bits) + 0.5) * 0x1p-32;
+  double p = std::exp(-mean), sum = p;
+  int64_t k = 0;
+  while (u > sum && k < 200) sum += p *= mean / static_cast<double>(++k);
+  return k;
+}
+
 StageFn make_noise(const Args& a, Match) {
-  return [deviation = Drawn(a, "deviation"), salt = Drawn(a, "salt_pepper")](Sample& s, const Draw& d) {
+  return [deviation = Drawn(a, "deviation"), salt = Drawn(a, "salt_pepper"), shot = Drawn(a, "shot")](
+             Sample& s, const Draw& d) {
     Tensor p = s.picture().pixels();
-    const double sigma = deviation(d), dust = salt(d);
+    const double sigma = deviation(d), dust = salt(d), level = shot(d);
     uint8_t* v = p.as_mutable<uint8_t>();
     const int64_t c = p.dims()[2];
-    for (int64_t i = 0; i < p.count(); i += 2) {
-      const PhiloxBlock words = d.block(64, static_cast<uint32_t>(i / 2));
-      const NormalPair n = normal_from_bits(words[0], words[1]);
-      for (int64_t k = 0; k < std::min<int64_t>(2, p.count() - i); ++k) {
-        const double x = v[i + k] + sigma * (k ? n.second : n.first);
-        v[i + k] = static_cast<uint8_t>(std::clamp(x, 0.0, 255.0) + 0.5);
+    if (level > 0)
+      for (int64_t i = 0; i < p.count(); i += 2) {
+        const PhiloxBlock words = d.block(66, static_cast<uint32_t>(i / 2));
+        for (int64_t k = 0; k < std::min<int64_t>(2, p.count() - i); ++k) {
+          const auto events = static_cast<double>(poisson(v[i + k] / level, words[static_cast<size_t>(2 * k)],
+                                                          words[static_cast<size_t>(2 * k + 1)]));
+          v[i + k] = static_cast<uint8_t>(std::min(255.0, events * level + 0.5));
+        }
       }
-    }
+    if (sigma > 0)
+      for (int64_t i = 0; i < p.count(); i += 2) {
+        const PhiloxBlock words = d.block(64, static_cast<uint32_t>(i / 2));
+        const NormalPair n = normal_from_bits(words[0], words[1]);
+        for (int64_t k = 0; k < std::min<int64_t>(2, p.count() - i); ++k) {
+          const double x = v[i + k] + sigma * (k ? n.second : n.first);
+          v[i + k] = static_cast<uint8_t>(std::clamp(x, 0.0, 255.0) + 0.5);
+        }
+      }
     if (dust > 0)
       for (int64_t i = 0; i < p.count() / c; ++i) {
         const PhiloxBlock words = d.block(65, static_cast<uint32_t>(i));
@@ -94,8 +119,7 @@ std::function<StageFn(const Args&, Match)> on_pixels(const char* option, F f) {
 
 std::vector<StageKind> pixel_stage_kinds() {
   using T = OptionType;
-  const OptionSpec chance = {"probability", T::boolean, true, "a distribution { coin = p } makes it random",
-                             kAny,          kNone,      {},   true};
+  const OptionSpec chance = chance_option();
   auto value = [](const char* name, T type, Param fallback, const char* doc, double low, double high) {
     return OptionSpec{name, type, std::move(fallback), doc, low, high, {}, true};
   };
@@ -113,9 +137,10 @@ std::vector<StageKind> pixel_stage_kinds() {
          value("ratio", T::number, 0.5, "side of a square as a share of that", 0, 1), fill_option()}},
        make_grid_mask},
       {{"noise",
-        "adds normal noise and black or white pixels",
+        "adds shot noise (as of few photons), normal noise, and black or white pixels",
         {value("deviation", T::number, 0.0, "standard deviation in levels", 0, 255),
-         value("salt_pepper", T::number, 0.0, "share of pixels", 0, 1)}},
+         value("salt_pepper", T::number, 0.0, "share of pixels", 0, 1),
+         value("shot", T::number, 0.0, "levels that one photon makes; 0: off", 0, 255)}},
        make_noise},
       {{"gaussian_blur",
         "blurs",

@@ -15,44 +15,54 @@ namespace {
 struct Operation {
   const char* name;
   bool is_signed;  // the magnitude may point both ways
-  void (*apply)(LazyImage& p, double m);
+  void (*apply)(Sample& s, double m);
 };
 
-void shear_or_move(LazyImage& p, double kx, double ky, double mx, double my) {
-  const double w = p.width(), h = p.height();
+void shear_or_move(Sample& s, double kx, double ky, double mx, double my) {
+  const int width = s.picture().width(), height = s.picture().height();
+  const double w = width, h = height;
   // Output -> input about the centre.
   const Matrix from = {1, 0, -w / 2, 0, 1, -h / 2, 0, 0, 1}, change = {1, kx, mx * w, ky, 1, my * h, 0, 0, 1},
                back = {1, 0, w / 2, 0, 1, h / 2, 0, 0, 1};
-  p.warp(multiply(back, multiply(change, from)), p.width(), p.height(), Filter::linear);
+  warp_sample(s, multiply(back, multiply(change, from)), width, height, Filter::linear);
 }
 
-void turn(LazyImage& p, double degrees) {
-  const double t = degrees * std::numbers::pi / 180, w = p.width(), h = p.height();
+void turn(Sample& s, double degrees) {
+  const int width = s.picture().width(), height = s.picture().height();
+  const double t = degrees * std::numbers::pi / 180, w = width, h = height;
   const Matrix from = {1, 0, -w / 2, 0, 1, -h / 2, 0, 0, 1},
                rotate = {std::cos(t), -std::sin(t), 0, std::sin(t), std::cos(t), 0, 0, 0, 1};
   const Matrix back = {1, 0, w / 2, 0, 1, h / 2, 0, 0, 1};
-  p.warp(multiply(back, multiply(rotate, from)), p.width(), p.height(), Filter::linear);
+  warp_sample(s, multiply(back, multiply(rotate, from)), width, height, Filter::linear);
+}
+
+template <class F>
+void on_pixels(Sample& s, F f) {
+  s.picture().replace(f(s.picture().pixels()));
 }
 
 constexpr Operation kOperations[] = {
-    {"identity", false, [](LazyImage&, double) {}},
-    {"shear_x", true, [](LazyImage& p, double m) { shear_or_move(p, 0.3 * m, 0, 0, 0); }},
-    {"shear_y", true, [](LazyImage& p, double m) { shear_or_move(p, 0, 0.3 * m, 0, 0); }},
-    {"translate_x", true, [](LazyImage& p, double m) { shear_or_move(p, 0, 0, 0.45 * m, 0); }},
-    {"translate_y", true, [](LazyImage& p, double m) { shear_or_move(p, 0, 0, 0, 0.45 * m); }},
-    {"rotate", true, [](LazyImage& p, double m) { turn(p, 30 * m); }},
-    {"brightness", true, [](LazyImage& p, double m) { p.recolour(brightness_matrix(1 + 0.9 * m)); }},
-    {"saturation", true, [](LazyImage& p, double m) { p.recolour(saturation_matrix(1 + 0.9 * m)); }},
-    {"contrast", true, [](LazyImage& p, double m) { p.recolour(contrast_matrix(1 + 0.9 * m)); }},
-    {"sharpness", true, [](LazyImage& p, double m) { p.replace(sharpened(p.pixels(), 1 + 0.9 * m)); }},
+    {"identity", false, [](Sample&, double) {}},
+    {"shear_x", true, [](Sample& s, double m) { shear_or_move(s, 0.3 * m, 0, 0, 0); }},
+    {"shear_y", true, [](Sample& s, double m) { shear_or_move(s, 0, 0.3 * m, 0, 0); }},
+    {"translate_x", true, [](Sample& s, double m) { shear_or_move(s, 0, 0, 0.45 * m, 0); }},
+    {"translate_y", true, [](Sample& s, double m) { shear_or_move(s, 0, 0, 0, 0.45 * m); }},
+    {"rotate", true, [](Sample& s, double m) { turn(s, 30 * m); }},
+    {"brightness", true, [](Sample& s, double m) { s.picture().recolour(brightness_matrix(1 + 0.9 * m)); }},
+    {"saturation", true, [](Sample& s, double m) { s.picture().recolour(saturation_matrix(1 + 0.9 * m)); }},
+    {"contrast", true, [](Sample& s, double m) { s.picture().recolour(contrast_matrix(1 + 0.9 * m)); }},
+    {"sharpness", true,
+     [](Sample& s, double m) { on_pixels(s, [m](const Tensor& p) { return sharpened(p, 1 + 0.9 * m); }); }},
     {"posterize", false,
-     [](LazyImage& p, double m) {
-       p.replace(posterized(p.pixels(), 8 - static_cast<int>(std::lrint(4 * m))));
+     [](Sample& s, double m) {
+       on_pixels(s, [m](const Tensor& p) { return posterized(p, 8 - static_cast<int>(std::lrint(4 * m))); });
      }},
     {"solarize", false,
-     [](LazyImage& p, double m) { p.replace(solarized(p.pixels(), static_cast<int>(255 - 255 * m))); }},
-    {"autocontrast", false, [](LazyImage& p, double) { p.replace(autocontrasted(p.pixels())); }},
-    {"equalize", false, [](LazyImage& p, double) { p.replace(equalized(p.pixels())); }}};
+     [](Sample& s, double m) {
+       on_pixels(s, [m](const Tensor& p) { return solarized(p, static_cast<int>(255 - 255 * m)); });
+     }},
+    {"autocontrast", false, [](Sample& s, double) { on_pixels(s, autocontrasted); }},
+    {"equalize", false, [](Sample& s, double) { on_pixels(s, equalized); }}};
 
 struct Step {
   std::string_view op;
@@ -74,19 +84,19 @@ constexpr Step kImageNet[][2] = {
     {{"invert", 0.6, 0}, {"equalize", 1, 0}},       {{"saturation", 0.6, 4}, {"contrast", 1, 8}},
     {{"equalize", 0.8, 0}, {"equalize", 0.6, 0}}};
 
-void apply_step(LazyImage& p, const Step& step, const Draw& d, uint32_t slot) {
+void apply_step(Sample& s, const Step& step, const Draw& d, uint32_t slot) {
   if (!d.coin(slot, step.chance)) return;
-  if (step.op == "invert") return p.recolour(invert_matrix());
+  if (step.op == "invert") return s.picture().recolour(invert_matrix());
   const auto* op =
       std::ranges::find(kOperations, step.op, [](const Operation& o) { return std::string_view(o.name); });
   PELTON_CHECK(op != std::end(kOperations), step.op);
   const double m = step.magnitude / 9.0;
-  op->apply(p, op->is_signed && d.coin(slot + 1, 0.5) ? -m : m);
+  op->apply(s, op->is_signed && d.coin(slot + 1, 0.5) ? -m : m);
 }
 
 void one(Sample& s, const Draw& d, uint32_t slot, double magnitude) {
   const Operation& op = kOperations[d.below(slot, std::size(kOperations))];
-  op.apply(s.picture(), op.is_signed && d.coin(slot + 1, 0.5) ? -magnitude : magnitude);
+  op.apply(s, op.is_signed && d.coin(slot + 1, 0.5) ? -magnitude : magnitude);
 }
 
 }  // namespace
@@ -94,7 +104,7 @@ void one(Sample& s, const Draw& d, uint32_t slot, double magnitude) {
 std::vector<StageKind> policy_stage_kinds() {
   using T = OptionType;
   return {{{"rand_augment",
-            "some random operations of one magnitude (boxes and masks do not follow)",
+            "some random operations of one magnitude",
             {{"count", T::integer, 2, "operations", 1, 16},
              {"magnitude", T::number, 9, "0..30", 0, 30, {}, true},
              fill_option()}},
@@ -105,19 +115,15 @@ std::vector<StageKind> policy_stage_kinds() {
                for (uint32_t i = 0; i < n; ++i) one(s, d, 64 + 2 * i, magnitude(d) / 30);
              };
            }},
-          {{"auto_augment",
-            "the ImageNet policy of AutoAugment (boxes and masks do not follow)",
-            {fill_option()}},
+          {{"auto_augment", "the ImageNet policy of AutoAugment", {fill_option()}},
            [](const Args& a, Match) -> StageFn {
              return [fill = fill_from(a)](Sample& s, const Draw& d) {
                s.picture().set_fill(fill);
                const auto& pair = kImageNet[d.below(64, std::ssize(kImageNet))];
-               for (uint32_t i = 0; i < 2; ++i) apply_step(s.picture(), pair[i], d, 65 + 2 * i);
+               for (uint32_t i = 0; i < 2; ++i) apply_step(s, pair[i], d, 65 + 2 * i);
              };
            }},
-          {{"trivial_augment",
-            "one random operation of random magnitude (boxes and masks do not follow)",
-            {fill_option()}},
+          {{"trivial_augment", "one random operation of random magnitude", {fill_option()}},
            [](const Args& a, Match) -> StageFn {
              return [fill = fill_from(a)](Sample& s, const Draw& d) {
                s.picture().set_fill(fill);

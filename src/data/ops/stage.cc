@@ -8,8 +8,9 @@ namespace pelton::data {
 const std::vector<StageKind>& stage_kinds() {
   static const std::vector<StageKind> kinds = [] {
     std::vector<StageKind> all;
-    for (auto make : {basic_stage_kinds, geometry_stage_kinds, colour_stage_kinds, pixel_stage_kinds,
-                      policy_stage_kinds, mix_stage_kinds, audio_stage_kinds})
+    for (auto make :
+         {basic_stage_kinds, field_stage_kinds, geometry_stage_kinds, colour_stage_kinds, pixel_stage_kinds,
+          policy_stage_kinds, join_stage_kinds, detect_stage_kinds, mix_stage_kinds, audio_stage_kinds})
       for (StageKind& k : make()) all.push_back(std::move(k));
     return all;
   }();
@@ -51,6 +52,10 @@ OptionSpec fill_option() {
           "grey or [r, g, b] in 0..255 outside the picture",
           0,
           255};
+}
+
+OptionSpec chance_option(const char* doc) {
+  return {"probability", OptionType::boolean, true, doc, kAny, kNone, {}, true};
 }
 
 std::array<uint8_t, 3> fill_from(const Args& a) {

@@ -116,12 +116,10 @@ class Coco : public Source {
     s.set("box_crowd", crowd);
     if (masks_) s.set("masks", masks(p));
     if (keypoints_) {
-      size_t k = 0;
-      for (const Object& o : p.objects) k = std::max(k, o.keypoints.size());
-      Tensor points = Tensor::zeros(DType::f32, {n, static_cast<int64_t>(k / 3), 3});
+      Tensor points = Tensor::zeros(DType::f32, {n, points_ / 3, 3});
       for (int64_t i = 0; i < n; ++i)
         std::ranges::copy(p.objects[static_cast<size_t>(i)].keypoints,
-                          points.as_mutable<float>() + i * static_cast<int64_t>(k));
+                          points.as_mutable<float>() + i * points_);
       s.set("keypoints", points);
     }
     return s;
@@ -179,6 +177,10 @@ class Coco : public Source {
       o.area = a.value("area", 0.f);
       o.crowd = a.value("iscrowd", 0) != 0;
       if (keypoints_ && a.contains("keypoints")) o.keypoints = a.at("keypoints").get<std::vector<float>>();
+      if (o.keypoints.size() % 3)
+        fail(ErrorCode::bad_format, cat("keypoints has ", o.keypoints.size(), " numbers, not three a point"),
+             place);
+      points_ = std::max(points_, std::ssize(o.keypoints));
       if (masks_ && a.contains("segmentation")) segmentation(a.at("segmentation"), o, place);
       pictures_[at->second].objects.push_back(std::move(o));
       ++objects_;
@@ -206,6 +208,7 @@ class Coco : public Source {
   std::vector<Picture> pictures_;
   std::vector<std::string> classes_;
   int64_t objects_ = 0;
+  int64_t points_ = 0;  // numbers of the object with most key points; all samples have so many
 };
 
 }  // namespace

@@ -31,6 +31,11 @@ class RecordIo : public Source {
     for (const auto& f : files_) append(out, cat(" ", f->size()));
     return out;
   }
+  int64_t stored_bytes(int64_t index) const override {
+    int64_t n = 0;
+    for (const RecordPart& p : records_[static_cast<size_t>(index)]) n += p.size;
+    return n;
+  }
   Sample read(int64_t index) const override {
     const Record& r = records_[static_cast<size_t>(index)];
     const PositionedFile& f = *files_[file_of_[static_cast<size_t>(index)]];

@@ -79,6 +79,10 @@ class Concatenated : public Source {
     s.index = index;
     return s;
   }
+  int64_t stored_bytes(int64_t index) const override {
+    const size_t at = static_cast<size_t>(std::ranges::upper_bound(ends_, index) - ends_.begin());
+    return sources_[at]->stored_bytes(index - (at ? ends_[at - 1] : 0));
+  }
   std::vector<std::string> classes() const override {
     return sources_.empty() ? std::vector<std::string>{} : sources_[0]->classes();
   }
@@ -122,6 +126,10 @@ class Mixed : public Source {
     Sample s = sources_[at]->read(inner);
     s.index = index;
     return s;
+  }
+  int64_t stored_bytes(int64_t index) const override {
+    auto [at, inner] = picks_[static_cast<size_t>(index)];
+    return sources_[at]->stored_bytes(inner);
   }
   std::string identity() const override {
     std::string out = cat("mix ", size());

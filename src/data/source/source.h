@@ -18,6 +18,8 @@ class Source {
   virtual int64_t size() const = 0;
   virtual Sample read(int64_t index) const = 0;  // any thread; errors name the place
   virtual std::vector<std::string> classes() const { return {}; }
+  // What the sample takes where it is stored, for bucketing by size; -1: not known without reading it.
+  virtual int64_t stored_bytes(int64_t) const { return -1; }
   // Text that changes when the order or number of samples does; resuming checks it.
   virtual std::string identity() const = 0;
 };

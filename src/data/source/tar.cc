@@ -85,6 +85,11 @@ class Tar : public Source {
   }
   int64_t size() const override { return static_cast<int64_t>(entries_.size()); }
   std::string identity() const override { return identity_; }
+  int64_t stored_bytes(int64_t index) const override {
+    int64_t n = 0;
+    for (const Part& p : entries_[static_cast<size_t>(index)].parts) n += p.size;
+    return n;
+  }
   Sample read(int64_t index) const override {
     const Entry& e = entries_[static_cast<size_t>(index)];
     const Shard& shard = *shards_[e.shard];

@@ -108,6 +108,7 @@ class TfRecord : public Source {
     for (const auto& f : files_) append(out, cat(" ", f->size()));
     return out;
   }
+  int64_t stored_bytes(int64_t index) const override { return entries_[static_cast<size_t>(index)].size; }
   Sample read(int64_t index) const override {
     const Entry& e = entries_[static_cast<size_t>(index)];
     const PositionedFile& f = *files_[e.file];
