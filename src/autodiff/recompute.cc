@@ -16,11 +16,11 @@ namespace {
 
 class Chooser {
  public:
-  Chooser(Graph& g, size_t forward_nodes, const SymbolValues& sizes)
-      : g_(g), sizes_(sizes), order_(g.order()) {
+  Chooser(Graph& g, size_t first, size_t forward_nodes, const SymbolValues& sizes)
+      : g_(g), sizes_(sizes), order_(g.order()), begin_(first) {
     forward_ = std::min(forward_nodes, order_.size());
     for (size_t i = 0; i < order_.size(); ++i) place_[order_[i]] = i;
-    for (size_t i = 0; i < forward_; ++i)
+    for (size_t i = begin_; i < forward_; ++i)
       for (ValueId v : g_[order_[i]].outputs)
         if (!g_.constant(v) && !g_.is_output(v) && g_.type(v).is_tensor() &&
             first_backward_use(v) < order_.size())
@@ -116,7 +116,8 @@ class Chooser {
   bool is_there(ValueId v) const {
     NodeId producer = g_[v].producer;
     auto at = producer ? place_.find(producer) : place_.end();
-    return at == place_.end() || at->second >= forward_ || g_.constant(v) || g_.is_output(v);
+    return at == place_.end() || at->second < begin_ || at->second >= forward_ || g_.constant(v) ||
+           g_.is_output(v);
   }
 
   // A backward value that the node needs anyhow, by which its recomputed operands wait for their time; the
@@ -182,7 +183,7 @@ class Chooser {
   Graph& g_;
   const SymbolValues& sizes_;
   const std::vector<NodeId> order_;
-  size_t forward_ = 0;
+  size_t begin_, forward_ = 0;
   std::map<NodeId, size_t> place_;
   std::map<ValueId, int64_t> kept_;  // forward results that the backward pass reads
   std::map<ValueId, Closure> dropped_;
@@ -192,8 +193,9 @@ class Chooser {
 
 }  // namespace
 
-Recomputation recompute(Graph& graph, size_t forward_nodes, int64_t budget_bytes, const SymbolValues& sizes) {
-  return Chooser(graph, forward_nodes, sizes).run(budget_bytes);
+Recomputation recompute(Graph& graph, size_t forward_nodes, int64_t budget_bytes, const SymbolValues& sizes,
+                        size_t first) {
+  return Chooser(graph, first, forward_nodes, sizes).run(budget_bytes);
 }
 
 }  // namespace pelton::autodiff

@@ -18,9 +18,10 @@ struct Recomputation {
 // `forward_nodes`: how many nodes the graph had, in its order, before the backward pass was appended. Values
 // are chosen greedily, most bytes freed for an operation first, until the rest fits `budget_bytes` or nothing
 // helps (then kept_bytes says what remains). Parameters, inputs and constants are kept anyhow and do not
-// count. `sizes` has a value for every symbol. Random nodes draw the same numbers again; control flow, custom
-// ops and ops with effects never run twice.
+// count; `first` is the place of the pass's first node: what stands before is there, too. `sizes` has a value
+// for every symbol. Random nodes draw the same numbers again; control flow, custom ops and ops with effects
+// never run twice.
 Recomputation recompute(ir::Graph& graph, size_t forward_nodes, int64_t budget_bytes,
-                        const SymbolValues& sizes = {});
+                        const SymbolValues& sizes = {}, size_t first = 0);
 
 }  // namespace pelton::autodiff

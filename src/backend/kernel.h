@@ -50,6 +50,9 @@ struct RunArgs {
   void* scratch = nullptr;  // scratch_bytes() of them, 64-byte aligned
   ir::RandomKey random;
   void* stream = nullptr;
+  // Kernels of devices that draw numbers read seed and step here, in device memory: a recorded run is played
+  // again with other ones. Null for kernels of nodes without Effects::random.
+  const uint64_t* random_on_device = nullptr;
 };
 
 // Prepared for one Instance; immutable, so any number of threads may run it at once with their own buffers.

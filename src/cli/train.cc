@@ -24,7 +24,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct Options {
-  std::string recipe;
+  std::string recipe, target;
   std::vector<std::string> sets;
   uint64_t memory_budget = 0;  // bytes
   bool schema = false, dry_run = false, resume = false, models = false, graph = false;
@@ -132,6 +132,12 @@ int dry_run(train::Trainer& trainer, const Options& o, const Globals& globals) {
     return 0;
   }
   if (o.graph) print_line(d.graph);
+  if (!o.target.empty()) {
+    Table table({"runs on", "nodes"}, {false, true});
+    for (const auto& [name, count] : d.implementations) table.row({name, cat(count)});
+    table.print();
+    return 0;
+  }
   print_line(cat("model        ", d.model, ", ", d.parameters, " parameters, ", d.trained, " trained"));
   print_line(cat("data         ", d.samples, " samples, ", d.epoch_updates, " updates an epoch, ", d.updates,
                  " in all"));
@@ -158,8 +164,13 @@ int run(const Options& o, const Globals& globals) {
   if (o.models) return list_models(globals);
   if (o.recipe.empty()) throw Misuse{"no recipe is named", "pelton train RECIPE.toml"};
   train::TrainerOptions options;
-  // A GPU is used when it is named: the step's backward kernels are the CPU's.
+  // A GPU is used when it is named.
   options.target = globals.device_named ? globals.target() : device::detect_cpu(globals.threads);
+  if (!o.target.empty()) {
+    if (!o.dry_run) throw Misuse{"--target names a machine to compile for", "add --dry-run"};
+    options.target = device::parse_target(o.target);
+    options.compile_only = true;
+  }
   options.resume = o.resume;
   std::vector<std::string> sets = o.sets;
   if (o.memory_budget)
@@ -217,6 +228,8 @@ Run make_train(CLI::App& app, const Globals& globals) {
   app.add_flag("--resume", o->resume, "go on from the newest checkpoint of the run folder");
   app.add_flag("--dry-run", o->dry_run,
                "compile the step, time it on one batch, and say what the run would take");
+  app.add_option("--target", o->target,
+                 "with --dry-run: compile for this machine, as sm_90, and time nothing");
   app.add_flag("--graph", o->graph, "print the compiled step with --dry-run");
   app.add_flag("--schema", o->schema, "print the JSON Schema of recipes");
   app.add_flag("--models", o->models, "list the built-in models with their options");

@@ -19,6 +19,7 @@
 #include "passes/fold_norm.h"
 #include "passes/fusion.h"
 #include "passes/layout.h"
+#include "passes/low_copies.h"
 #include "passes/movement.h"
 #include "passes/precision.h"
 #include "passes/product_shape.h"
@@ -33,10 +34,10 @@ using ir::Graph;
 
 namespace {
 
-constexpr const char* kPasses[] = {"specialise", "absorb",        "fold",       "static_shape", "simplify",
-                                   "movement",   "cse",           "composites", "fold_norm",    "quantize",
-                                   "precision",  "product_shape", "siblings",   "decompose",    "layout",
-                                   "fusion",     "dead_code"};
+constexpr const char* kPasses[] = {"specialise", "absorb",     "fold",          "static_shape", "simplify",
+                                   "movement",   "cse",        "composites",    "fold_norm",    "quantize",
+                                   "precision",  "low_copies", "product_shape", "siblings",     "decompose",
+                                   "layout",     "fusion",     "dead_code"};
 
 class Pipeline {
  public:
@@ -231,6 +232,12 @@ runtime::Plan compile(Graph graph, const device::Target& target, const Options& 
       }))
     clean_up();
   p.print("precision");
+
+  // Training steps: whoever updates a parameter writes its lower form as well.
+  if (target.kind == device::Kind::cuda &&
+      p.run("low_copies", [&] { return passes::keep_low_copies(graph, context); }))
+    clean_up();
+  p.print("low_copies");
 
   if (p.run("product_shape", [&] { return passes::product_shape(graph, context); })) clean_up();
   p.print("product_shape");

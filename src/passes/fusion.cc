@@ -114,6 +114,32 @@ bool is_reduction(const Graph& g, NodeId id) {
   return g[id].op->family == Family::reduction && g[id].outputs.size() == 1;
 }
 
+// Each group that reads a value of fewer bytes through a cast gets a cast of its own: shared by two groups,
+// it would be stored in the wider type.
+bool split_casts(Graph& g, const Context& context) {
+  bool changed = false;
+  for (NodeId id : std::vector<NodeId>(g.order())) {
+    if (!g[id].is("cast") || g[result(g, id)].uses.size() < 2 || g.is_output(result(g, id)) ||
+        bits(g.type(input(g, id, 0)).dtype) >= bits(g.type(result(g, id)).dtype) ||
+        g.constant(input(g, id, 0)))
+      continue;
+    NodeId first{};
+    for (Use u : std::vector<Use>(g[result(g, id)].uses)) {
+      if (!elementwise(g, u.user) && !is_reduction(g, u.user)) continue;
+      if (!first || first == u.user) {  // one user keeps the cast, wherever it reads it
+        first = u.user;
+        continue;
+      }
+      Builder b(g, id);
+      b.set_name(g[id].name);
+      g.set_input(u.user, u.input, b.cast(input(g, id, 0), g.type(result(g, id)).dtype));
+      context.count("fusion/split_cast");
+      changed = true;
+    }
+  }
+  return changed;
+}
+
 }  // namespace
 
 bool fusion(Graph& graph, const Context& context) {
@@ -121,6 +147,7 @@ bool fusion(Graph& graph, const Context& context) {
   if (context.target.kind == device::Kind::cuda) {
     changed |= fuse_squeeze_excite(graph, context);
     changed |= fuse_attention_views(graph, context);
+    changed |= split_casts(graph, context);
   }
   for (NodeId id : std::vector<NodeId>(graph.order())) {
     if (!graph[id].alive) continue;

@@ -11,19 +11,17 @@ using namespace ir;
 
 namespace {
 
-bool is_anchor(const Graph& g, NodeId id) {
+bool is_anchor(const Graph& g, NodeId id, const Context& context) {
   const Node& n = g[id];
   return (n.is("conv") || n.is("matmul") || n.is("conv_transpose") || n.is("attention") ||
-          n.is("conv_backward_data") || n.is("conv_backward_weights")) &&
+          n.is("conv_backward_data") || n.is("conv_backward_weights") ||
+          (n.is("attention_backward") && context.target.kind != device::Kind::cpu)) &&
          g.type(n.outputs[0]).dtype == DType::f32;
 }
 
-// The name, or what it lies below, is one of `names`.
-bool covered(std::string_view name, const std::set<std::string>& names) {
-  if (names.empty()) return false;
-  for (size_t end = name.size(); end != name.npos && end > 0; end = name.rfind('/', end - 1))
-    if (names.count(std::string(name.substr(0, end)))) return true;
-  return false;
+// Statistics of the forward pass stay as they are.
+bool stays_wide(const Node& n, size_t input) {
+  return n.is("attention_backward") && input == 5;
 }
 
 // The anchor computes in `low`; its result returns to f32.
@@ -31,7 +29,10 @@ void lower(Graph& g, NodeId id, DType low) {
   Builder b(g, id);
   b.set_name(g[id].name);
   std::vector<ValueId> inputs;
-  for (ValueId v : g[id].inputs) inputs.push_back(v && g.type(v).dtype == DType::f32 ? b.cast(v, low) : v);
+  for (size_t i = 0; i < g[id].inputs.size(); ++i) {
+    ValueId v = g[id].inputs[i];
+    inputs.push_back(v && g.type(v).dtype == DType::f32 && !stays_wide(g[id], i) ? b.cast(v, low) : v);
+  }
   std::vector<ValueId> results = b.ops(g.op(id).name, inputs, g[id].attrs, g[id].outputs.size());
   for (size_t i = 0; i < results.size(); ++i)
     g.replace_uses(g[id].outputs[i],
@@ -76,6 +77,13 @@ bool narrow(Graph& g, NodeId id, DType low) {
 
 }  // namespace
 
+bool covered(std::string_view name, const std::set<std::string>& names) {
+  if (names.empty()) return false;
+  for (size_t end = name.size(); end != name.npos && end > 0; end = name.find_last_of("/.", end - 1))
+    if (names.count(std::string(name.substr(0, end)))) return true;
+  return false;
+}
+
 bool computed_low(Graph& g, NodeId id, const std::vector<ValueId>& inputs, DType low) {
   const Node n = g[id];  // a copy: building moves the nodes
   Builder b(g, id);
@@ -107,13 +115,13 @@ bool precision(Graph& graph, const std::string& precision, const Context& contex
                                                    : "use fp32, bf16 or fp16");
   bool changed = false;
   for (NodeId id : std::vector<NodeId>(graph.order()))
-    if (is_anchor(graph, id) && !covered(graph[id].name, full)) {
+    if (is_anchor(graph, id, context) && !covered(graph[id].name, full)) {
       lower(graph, id, low);
       context.count("precision/lower");
       changed = true;
     }
   remove_dead(graph);
-  if (changed && context.target.kind != device::Kind::cpu) spread_precision(graph, low, context);
+  if (changed && context.target.kind != device::Kind::cpu) spread_precision(graph, low, context, full);
   for (int round = 0; changed && round < 64; ++round) {
     bool fired = false;
     for (NodeId id : std::vector<NodeId>(graph.order()))

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // For devices, whose kernels compute in f32 whatever they store: what lies between two products is stored in
 // the lower type too, so that it moves half the bytes. What may leave the lower type's range stays as it is.
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -16,13 +17,97 @@ namespace {
 
 // Composites whose kernels keep sums in f32 and whose results are of the size of their operands, or at
 // most 1.
-constexpr std::array kWhole = {
-    "softmax",    "log_softmax", "layer_norm", "rms_norm",   "batch_norm", "instance_norm",
-    "group_norm", "gelu",        "silu",       "mish",       "hard_swish", "hard_sigmoid",
-    "leaky_relu", "elu",         "selu",       "celu",       "softsign",   "prelu",
-    "clamp",      "reduce_mean", "reduce_max", "reduce_min", "max_pool",   "average_pool",
-    "sigmoid",    "tanh",        "relu",       "add",        "sub",        "mul",
-    "div",        "neg",         "max",        "min",        "abs",        "erf"};
+constexpr std::array kWhole = {"softmax",
+                               "log_softmax",
+                               "layer_norm",
+                               "rms_norm",
+                               "batch_norm",
+                               "instance_norm",
+                               "group_norm",
+                               "gelu",
+                               "silu",
+                               "mish",
+                               "hard_swish",
+                               "hard_sigmoid",
+                               "leaky_relu",
+                               "elu",
+                               "selu",
+                               "celu",
+                               "softsign",
+                               "prelu",
+                               "clamp",
+                               "reduce_mean",
+                               "reduce_max",
+                               "reduce_min",
+                               "max_pool",
+                               "average_pool",
+                               "sigmoid",
+                               "tanh",
+                               "relu",
+                               "add",
+                               "sub",
+                               "mul",
+                               "div",
+                               "neg",
+                               "max",
+                               "min",
+                               "abs",
+                               "erf",
+                               "max_pool_backward",
+                               "average_pool_backward"};
+
+// Ops of several results whose first one has the type of their data, the operands named here; the others keep
+// theirs.
+struct DataOp {
+  std::string_view name;
+  size_t data;  // the first so many operands
+};
+constexpr std::array kDataOps = {DataOp{"layer_norm", 1},
+                                 DataOp{"rms_norm", 1},
+                                 DataOp{"batch_norm_train", 1},
+                                 DataOp{"group_norm", 1},
+                                 DataOp{"layer_norm_backward", 2},
+                                 DataOp{"rms_norm_backward", 2},
+                                 DataOp{"batch_norm_backward", 2},
+                                 DataOp{"group_norm_backward", 2},
+                                 DataOp{"dropout", 1}};
+
+// A parameter, as it is or as a view of it.
+bool is_parameter(const Graph& g, ValueId v) {
+  for (;;) {
+    const NodeId from = g[v].producer;
+    if (!from) break;
+    if (!g[from].is("reshape") && !g[from].is("slice") && !g[from].is("transpose")) return false;
+    v = g[from].inputs[0];
+  }
+  return std::any_of(g.slots.begin(), g.slots.end(),
+                     [&](const Slot& s) { return s.kind == SlotKind::parameter && s.old_value == v; });
+}
+
+// v in `low` if it is a cast of that type, else none.
+ValueId before_cast(const Graph& g, ValueId v, DType low) {
+  const NodeId c = producer(g, v, "cast");
+  return c && g.type(input(g, c, 0)).dtype == low ? input(g, c, 0) : ValueId{};
+}
+
+bool spread_data(Graph& g, NodeId id, size_t data, DType low) {
+  const Node n = g[id];  // a copy: casts move the nodes
+  if (g.type(n.outputs[0]).dtype != DType::f32) return false;
+  std::vector<ValueId> inputs = n.inputs;
+  for (size_t i = 0; i < data; ++i) {
+    inputs[i] = before_cast(g, inputs[i], low);
+    if (!inputs[i]) return false;
+  }
+  Builder b(g, id);
+  b.set_name(n.name);
+  std::vector<ValueId> results = b.ops(n.op->name, inputs, n.attrs, n.outputs.size());
+  g.edit(g[results[0]].producer).stable_id = n.stable_id;
+  for (size_t i = 0; i < results.size(); ++i) {
+    bool narrowed = g.type(results[i]).dtype != g.type(n.outputs[i]).dtype;
+    g.replace_uses(n.outputs[i], narrowed ? b.cast(results[i], g.type(n.outputs[i]).dtype) : results[i]);
+  }
+  return true;
+}
 
 bool stays_in_range(const Node& n) {
   if (n.op->precision == Precision::exact)
@@ -44,6 +129,8 @@ std::optional<Tensor> rounded(const Tensor& t, DType low) {
 }
 
 bool spread(Graph& g, NodeId id, DType low) {
+  for (const DataOp& d : kDataOps)
+    if (g[id].is(d.name)) return spread_data(g, id, d.data, low);
   const Node n = g[id];  // a copy: casts move the nodes
   if (!n.op->eval || n.outputs.size() != 1 || n.is("cast") || n.is("constant") || !stays_in_range(n))
     return false;
@@ -51,15 +138,18 @@ bool spread(Graph& g, NodeId id, DType low) {
   if (!g.type(out).is_tensor() || g.type(out).dtype != DType::f32) return false;
   std::vector<ValueId> inputs;
   std::vector<std::pair<size_t, Tensor>> constants;
+  std::vector<size_t> parameters;
   bool any = false;
   for (size_t i = 0; i < n.inputs.size(); ++i) {
     ValueId v = n.inputs[i];
     inputs.push_back(v);
     if (!v || g.type(v).dtype != DType::f32) continue;
-    NodeId c = producer(g, v, "cast");
-    if (c && g.type(input(g, c, 0)).dtype == low) {
-      inputs[i] = input(g, c, 0);
+    if (ValueId before = before_cast(g, v, low)) {
+      inputs[i] = before;
       any = true;
+    } else if (is_parameter(g, v)) {
+      parameters.push_back(i);
+      any |= n.is("gather") && i == 0;
     } else if (const Tensor* t = g.constant(v)) {
       std::optional<Tensor> r = rounded(*t, low);
       if (!r) return false;
@@ -73,17 +163,18 @@ bool spread(Graph& g, NodeId id, DType low) {
   }
   if (!any) return false;
   Builder b(g, id);
+  for (size_t i : parameters) inputs[i] = b.cast(inputs[i], low);
   for (auto& [i, t] : constants) inputs[i] = b.constant(std::move(t));
   return computed_low(g, id, inputs, low);
 }
 
 }  // namespace
 
-bool spread_precision(Graph& graph, DType low, const Context& context) {
+bool spread_precision(Graph& graph, DType low, const Context& context, const std::set<std::string>& full) {
   bool changed = false;
   // In order, so that one round carries the type as far as it goes.
   for (NodeId id : std::vector<NodeId>(graph.order()))
-    if (graph[id].alive && spread(graph, id, low)) {
+    if (graph[id].alive && !covered(graph[id].name, full) && spread(graph, id, low)) {
       context.count("precision/spread");
       changed = true;
     }

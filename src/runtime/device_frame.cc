@@ -30,6 +30,8 @@ DeviceFrame::DeviceFrame(const Region& region)
   auto words = static_cast<int64_t>(region.nodes().size() * sizeof(uint32_t));
   faults_ = device::Memory(device_, words, "reports of kernels", device::Memory::Where::pinned);
   if (words > 0) std::memset(faults_.get(), 0, static_cast<size_t>(words));
+  if (region.draws_on_device())
+    key_ = device::Memory(device_, 2 * sizeof(uint64_t), "the key of random numbers");
   input_memory_.resize(g.inputs.size());
   device_inputs_.assign(g.inputs.size(), nullptr);
   device_outputs_.resize(g.outputs.size());
@@ -123,7 +125,7 @@ void DeviceFrame::run(const RunOptions& options, const SymbolValues& outer) {
   };
   try {
     mark(0);
-    upload_inputs();
+    upload_inputs(options.random);
     upload_state();
     mark(1);
     for (size_t s = 0; s < ready_.size(); ++s) run_segment(s, options);
@@ -138,6 +140,7 @@ void DeviceFrame::run(const RunOptions& options, const SymbolValues& outer) {
                          marks_[3]->ms_since(*marks_[2])};
     }
   } catch (...) {
+    forget_host_state();
     // Copies in flight read and write host memory that the caller may free.
     try {
       stream_->synchronize();
@@ -165,7 +168,8 @@ void DeviceFrame::run_segment(size_t segment, const RunOptions& options) {
   for (size_t i = 0; i < r.parts.size(); ++i) {
     const Part& part = r.parts[i];
     const Step& first = r.program->steps[part.first];
-    check_interrupts(first, options);
+    // A run that has begun to write over its state is not stopped half-way.
+    if (i == 0 || !region_.writes_state()) check_interrupts(first, options);
     if (part.host) {
       run_on_host(r, first, options);
     } else if (one_by_one || !known || !part.recordable || (!record && !known->recorded)) {
@@ -228,6 +232,7 @@ void DeviceFrame::enqueue(const Ready& r, const Step& step, const RunOptions& op
   if (step.scratch_bytes) args.scratch = device_arena_.bytes_at(step.scratch_offset);
   args.random = options.random;
   args.stream = stream_->native();
+  args.random_on_device = static_cast<const uint64_t*>(key_.get());
   device::FaultScope scope(static_cast<uint32_t*>(faults_.get()) + step.position);
   try {
     step.kernel->run(args);

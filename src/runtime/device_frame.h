@@ -70,8 +70,9 @@ class DeviceFrame final : public Frame {
   Played& played(const Ready& ready);
 
   // device_transfer.cc: bytes between host and device.
-  void upload_inputs();
+  void upload_inputs(const ir::RandomKey& random);
   void upload_state();
+  void forget_host_state();
   void fetch(const std::vector<ir::ValueId>& roots);  // values of this run, to host_; waits
   void fetch_input(size_t index);
   void host_addresses(const Ready& ready, const Step& step, bool results);
@@ -92,6 +93,11 @@ class DeviceFrame final : public Frame {
   device::Stream* stream_ = nullptr;  // of the present run
   device::Memory device_arena_, empty_, staging_in_, staging_out_;
   device::Memory faults_;  // pinned: a word for each node, see device/fault.h
+  device::Memory key_;     // RunArgs::random_on_device
+  ir::RandomKey key_there_;
+  bool key_known_ = false;
+  std::unique_ptr<device::Event> staged_;  // behind the last copies out of staging_in_
+  bool staged_pending_ = false;            // on a stream that the run did not wait for
   uint64_t arena_made_ = 0;
   std::vector<device::Memory> input_memory_, state_memory_;  // by input, by slot
   std::vector<const void*> device_inputs_;                   // bound by the caller, by input

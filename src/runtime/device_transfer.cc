@@ -88,9 +88,12 @@ void* DeviceFrame::device_address(const Ref& ref, bool needed) {
   return at;
 }
 
-void DeviceFrame::upload_inputs() {
+void DeviceFrame::upload_inputs(const RandomKey& random) {
   const Graph& g = region_.graph();
-  int64_t staged = 0;
+  const uint64_t key[2] = {random.seed, random.step};
+  const bool draws =
+      key_.get() && (!key_known_ || key_there_.seed != random.seed || key_there_.step != random.step);
+  int64_t staged = draws ? padded(sizeof key) : 0;
   auto copied = [&](size_t i) {
     const Type& type = g.type(g.inputs[i]);
     return type.is_tensor() && type.dtype != DType::string && !device_inputs_[i] &&
@@ -98,11 +101,23 @@ void DeviceFrame::upload_inputs() {
   };
   for (size_t i = 0; i < inputs_.size(); ++i)
     if (copied(i) && inputs_[i].tensor.bytes() <= kStagedBytes) staged += padded(inputs_[i].tensor.bytes());
+  // The copies of a run that nobody waited for must be done before others take their place.
+  if (staged_pending_ && staged > 0) {
+    staged_->synchronize();
+    staged_pending_ = false;
+  }
   if (staging_in_.bytes() < staged) {
     staging_in_ = {};
     staging_in_ = device::Memory(device_, staged, "inputs on their way", device::Memory::Where::pinned);
   }
   int64_t at = 0;
+  if (draws) {
+    std::memcpy(staging_in_.get(), key, sizeof key);
+    stream_->upload(key_.get(), staging_in_.get(), sizeof key);
+    at = padded(sizeof key);
+    key_there_ = random;
+    key_known_ = true;
+  }
   for (size_t i = 0; i < inputs_.size(); ++i) {
     if (device_inputs_[i])
       inputs_[i].tensor =
@@ -122,6 +137,11 @@ void DeviceFrame::upload_inputs() {
     }
     stream_->upload(memory.get(), from, t.bytes());
   }
+  if (staged > 0 && stream_ != own_stream_.get()) {
+    if (!staged_) staged_ = device_->make_event(false);
+    stream_->record(*staged_);
+    staged_pending_ = true;
+  }
 }
 
 void DeviceFrame::upload_state() {
@@ -136,6 +156,14 @@ void DeviceFrame::upload_state() {
     stream_->upload(state_memory_[i].get(), t.data(), t.bytes());
     state_on_device_[i] = true;
   }
+  forget_host_state();
+}
+
+// The device's copy of what it writes over is the one that counts, also for steps on the host that read it
+// before or after.
+void DeviceFrame::forget_host_state() {
+  for (size_t i = 0; i < owner_.size(); ++i)
+    if (region_.in_place(i)) state_on_host_[i] = false;
 }
 
 void DeviceFrame::fetch(const std::vector<ValueId>& roots) {
@@ -300,10 +328,13 @@ void DeviceFrame::finish_outputs() {
 
 void DeviceFrame::finish_state() {
   const Graph& g = region_.graph();
+  forget_host_state();
   // Values that lie on the host, or are the old value of another slot, are taken before any slot changes.
   std::vector<std::pair<size_t, Tensor>> from_host;
   bool copied = false;
-  auto changes = [&](size_t i) { return g.slots[i].next && g.slots[i].next != g.slots[i].old_value; };
+  auto changes = [&](size_t i) {
+    return g.slots[i].next && g.slots[i].next != g.slots[i].old_value && !region_.in_place(i);
+  };
   for (size_t i = 0; i < g.slots.size(); ++i) {
     if (!changes(i)) continue;
     const Region::Value& place = region_.value(g.slots[i].next);

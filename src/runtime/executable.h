@@ -124,7 +124,8 @@ class Executable : public std::enable_shared_from_this<Executable> {
   const Plan& plan() const { return *plan_; }
   const ir::Graph& graph() const { return plan_->graph; }
   const device::Target& target() const { return target_; }
-  device::Device* device() const { return device_.get(); }         // null on the CPU
+  device::Device* device() const { return device_.get(); }  // null on the CPU
+  std::shared_ptr<device::Device> shared_device() const { return device_; }
   const std::vector<Choice>& choices() const { return choices_; }  // those that run here
   const std::vector<std::string>& notes() const { return notes_; }
 

@@ -62,6 +62,7 @@ Region::Region(const Graph& graph, const std::vector<Choice>& choices, const bac
       node.kernel = registry.find(choice.implementation);
       PELTON_CHECK(node.kernel, "no implementation '", choice.implementation, "'");
       node.on_device = options.device && node.kernel->device == target.kind;
+      draws_on_device_ |= node.on_device && graph.op(order[i]).effects == Effects::random;
     }
     for (const std::string& s : symbols_of(graph, order[i])) node.symbols.push_back(s);
     nodes_.push_back(std::move(node));
@@ -76,6 +77,8 @@ Region::Region(const Graph& graph, const std::vector<Choice>& choices, const bac
   }
   cut_into_segments();
   place_values();
+  in_place_.assign(graph.slots.size(), false);
+  if (options_.device) place_state();
   programs_.resize(segments_.size());
   kernels_.resize(nodes_.size());
 }

@@ -75,6 +75,12 @@ class Region {
   const Value& value(ir::ValueId v) const { return values_[v.index]; }
   const Tensor& constant(uint32_t index) const { return constants_[index]; }
   device::Device* device() const { return options_.device.get(); }
+  // On a device: the slot's next value is written over the old one, which nothing reads any more by then. Its
+  // place is the slot.
+  bool in_place(size_t slot) const { return in_place_[slot]; }
+  bool writes_state() const { return writes_state_; }  // a slot is in place
+  // A kernel on the device draws random numbers.
+  bool draws_on_device() const { return draws_on_device_; }
   // The constant's bytes on the device, copied there on first use; equal weights are there once. Any thread.
   void* device_constant(uint32_t index) const;
   int64_t device_constant_bytes() const;
@@ -92,6 +98,8 @@ class Region {
 
  private:
   void place_values();
+  void place_state();
+  bool may_overwrite(size_t slot) const;
   void cut_into_segments();
   std::shared_ptr<const backend::Kernel> kernel(size_t position, const SymbolValues& symbols) const;
   void forget_packed(ir::NodeId node) const;
@@ -109,6 +117,8 @@ class Region {
   std::vector<Node> nodes_;
   std::vector<Value> values_;
   std::vector<Tensor> constants_;
+  std::vector<bool> in_place_;  // by slot
+  bool draws_on_device_ = false, writes_state_ = false;
   mutable std::vector<std::shared_ptr<const device::Memory>>
       device_constants_;  // by constant, as they are used
   std::vector<Segment> segments_;

@@ -43,20 +43,25 @@ Values evaluate(Program& program, Loader& loader, int64_t classes, bool tokens) 
   double loss = 0, count = 0, correct = 0, top5 = 0;
   bool f1 = classes > 1 && classes <= kMostConfusionClasses && !tokens;
   Confusion confusion(f1 ? classes : 1);
+  auto take = [&] {
+    std::map<std::string, Tensor> out = program.finish();
+    loss += out.at("loss_sum").get_double(0);
+    count += out.at("count").get_double(0);
+    if (!classes) return;
+    correct += out.at("correct").get_double(0);
+    top5 += out.at("top5").get_double(0);
+    if (f1) confusion.add(out.at("labels"), out.at("predictions"), out.at("labels").count());
+  };
   TrainBatch b;
   while (loader.next(b)) {
     throw_if_interrupted();
     std::vector<Tensor> in = b.inputs;
     in.push_back(b.target);
     in.push_back(Tensor::scalar<int64_t>(b.valid));
-    std::map<std::string, Tensor> out = program.run(in, {});
-    loss += out.at("loss_sum").get_double(0);
-    count += out.at("count").get_double(0);
-    if (!classes) continue;
-    correct += out.at("correct").get_double(0);
-    top5 += out.at("top5").get_double(0);
-    if (f1) confusion.add(out.at("labels"), out.at("predictions"), out.at("labels").count());
+    program.start(in, {});
+    if (program.running() == program.most_running()) take();
   }
+  while (program.running() > 0) take();
   double n = std::max(count, 1.0);
   Values v = {{"loss", loss / n}};
   if (!classes) return v;

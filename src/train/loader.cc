@@ -170,8 +170,8 @@ Loaders make_loaders(const Recipe& r, const Wanted& wanted) {
     if (wanted.inputs.size() != 1 || wanted.inputs[0].sample.size() != 1)
       fail(ErrorCode::usage, "data.tokens is for models of one line of tokens", r.name);
     int64_t length = wanted.inputs[0].sample[0];
-    source = token_source(d.tokens, d.token_type, length);
-    if (!d.eval_tokens.empty()) eval_source = token_source(d.eval_tokens, d.token_type, length);
+    source = token_source(d.tokens, d.token_type, length, d.token_stride ? d.token_stride : length);
+    if (!d.eval_tokens.empty()) eval_source = token_source(d.eval_tokens, d.token_type, length, length);
   } else {
     spec.name = "synthetic";
     spec.seed = r.seed;

@@ -56,9 +56,10 @@ struct Loaders {
 };
 Loaders make_loaders(const Recipe& recipe, const Wanted& wanted);
 
-// Windows of `length` + 1 tokens, one after another: fields "tokens" and "label", moved by one.
+// Windows of `length` + 1 tokens, one every `stride` tokens: fields "tokens" and "label", moved by one. With
+// a stride of `length` the last token of a window is the first of the next.
 std::shared_ptr<const data::Source> token_source(const std::vector<std::string>& files,
-                                                 const std::string& type, int64_t length);
+                                                 const std::string& type, int64_t length, int64_t stride);
 // The samples of `source` at these indices.
 std::shared_ptr<const data::Source> subset(std::shared_ptr<const data::Source> source,
                                            std::vector<int64_t> indices, std::string identity);

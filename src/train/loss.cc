@@ -37,14 +37,21 @@ ValueId rows_of(Builder& b, ValueId x, size_t axis) {
   return b.reshape(x, {count, shape.back()});
 }
 
+// Labels with those of rows that do not count set to `ignore`.
+ValueId counted_labels(Net& net, ValueId labels, const LossOptions& o) {
+  Builder& b = net.builder();
+  ValueId rows = net.valid_rows(labels, b.rank(labels));
+  return rows ? b.select(rows, labels, b.scalar(DType::i64, static_cast<double>(o.ignore))) : labels;
+}
+
 Loss cross_entropy(Net& net, ValueId output, ValueId labels, int64_t class_axis, const LossOptions& o) {
   Builder& b = net.builder();
   ValueId ignore = b.scalar(DType::i64, static_cast<double>(o.ignore));
-  if (ValueId rows = net.valid_rows(labels, b.rank(labels))) labels = b.select(rows, labels, ignore);
   Loss loss;
+  loss.count = count_elements(net, labels, o);
+  labels = counted_labels(net, labels, o);
   loss.logits = b.cast(rows_of(b, output, axis_of(b.type(output), class_axis)), DType::f32);
   loss.labels = b.reshape(labels, {b.shape(loss.logits)[0]});
-  loss.count = sum_all(b, number(b, b.op("ne", {loss.labels, ignore})));
   if (o.label_smoothing == 0) {
     loss.sum = b.op("cross_entropy", {loss.logits, loss.labels},
                     {{"reduction", std::string("sum")}, {"ignore", o.ignore}});
@@ -88,6 +95,23 @@ Type target_type(const LossOptions& o, const Type& output, int64_t class_axis) {
   return Type::tensor(DType::i64, shape);
 }
 
+ValueId count_elements(Net& net, ValueId target, const LossOptions& o) {
+  Builder& b = net.builder();
+  b.set_name("loss");
+  if (has_classes(o)) {
+    ValueId ignore = b.scalar(DType::i64, static_cast<double>(o.ignore));
+    return sum_all(b, number(b, b.op("ne", {counted_labels(net, target, o), ignore})));
+  }
+  auto known = [&](Dim size) {
+    return b.cast(b.reshape(b.op("contents", {}, {{"dims", Shape{size}}}), {}), DType::f32);
+  };
+  const Shape shape = b.shape(target);
+  if (!net.valid()) return known(element_count(shape));
+  Dim row = 1;
+  for (size_t i = 1; i < shape.size(); ++i) row = row * shape[i];
+  return b.mul(b.cast(net.valid(), DType::f32), known(row));
+}
+
 Loss build_loss(Net& net, ValueId output, ValueId target, int64_t class_axis, const LossOptions& o) {
   Builder& b = net.builder();
   b.set_name("loss");
@@ -99,17 +123,9 @@ Loss build_loss(Net& net, ValueId output, ValueId target, int64_t class_axis, co
          near.empty() ? "cross_entropy, bce, mse or l1" : cat("did you mean '", near, "'?"));
   }
   ValueId each = pointwise_loss(b, b.cast(output, DType::f32), target, o.kind);
-  Dim count = element_count(b.shape(each)), rows = b.shape(each)[0];
   Loss loss;
-  if (ValueId valid = net.valid_rows(each, b.rank(each))) {
-    each = b.select(valid, each, b.like(each, 0));
-    Dim row = 1;
-    for (size_t i = 1; i < b.shape(each).size(); ++i) row = row * b.shape(each)[i];
-    ValueId width = b.cast(b.reshape(b.op("contents", {}, {{"dims", Shape{row}}}), {}), DType::f32);
-    loss.count = b.mul(b.cast(net.valid(), DType::f32), width);
-  } else {
-    loss.count = b.cast(b.reshape(b.op("contents", {}, {{"dims", Shape{count}}}), {}), DType::f32);
-  }
+  loss.count = count_elements(net, target, o);
+  if (ValueId valid = net.valid_rows(each, b.rank(each))) each = b.select(valid, each, b.like(each, 0));
   loss.sum = sum_all(b, each);
   return loss;
 }

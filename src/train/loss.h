@@ -31,6 +31,8 @@ struct Loss {
 // `net.valid()` limits the rows that count.
 Loss build_loss(nn::Net& net, ir::ValueId output, ir::ValueId target, int64_t class_axis,
                 const LossOptions& o);
+// Elements of the target that count, f32 scalar: Loss::count, before the model has run.
+ir::ValueId count_elements(nn::Net& net, ir::ValueId target, const LossOptions& o);
 
 // f32 scalars: elements whose class is the largest output, or among the five largest (ties count for the
 // label).

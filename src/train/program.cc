@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ir/op.h"
+#include "passes/low_copies.h"
 
 namespace pelton::train {
 
@@ -15,6 +16,8 @@ std::shared_ptr<const runtime::Executable> make(ir::Graph graph, const device::T
   auto plan = std::make_shared<runtime::Plan>(compiler::compile(std::move(graph), target, options, registry));
   return runtime::Executable::create(plan, registry, target);
 }
+
+constexpr std::string_view kLow = "low.";  // passes::keep_low_copies
 
 bool all_finite(const Tensor& t) {
   if (!t.defined() || !is_float(t.dtype()) || !is_compute(t.dtype())) return true;
@@ -39,17 +42,52 @@ Program::Program(StepGraph step, const device::Target& target, const compiler::O
       executable_(make(std::move(step.graph), target, options, registry)),
       context_(executable_->context()) {
   const ir::Graph& g = executable_->graph();
-  for (size_t i = 0; i < g.slots.size(); ++i) slots_[g.slots[i].name] = i;
+  for (size_t i = 0; i < g.slots.size(); ++i) {
+    const std::string& name = g.slots[i].name;
+    if (g.slots[i].kind == ir::SlotKind::cache && name.starts_with(kLow))
+      low_[name.substr(kLow.size())] = i;
+    else
+      slots_[name] = i;
+  }
+  if (executable_->device()) queue_ = std::make_unique<StepQueue>(*executable_, context_);
 }
 
 std::map<std::string, Tensor> Program::run(const std::vector<Tensor>& inputs, const ir::RandomKey& random) {
-  std::vector<Tensor> results = context_.run_tensors(inputs, {.random = random});
+  PELTON_CHECK(running() == 0, "a run beside others");
+  start(inputs, random);
+  return finish();
+}
+
+void Program::start(const std::vector<Tensor>& inputs, const ir::RandomKey& random) {
+  if (queue_)
+    queue_->start(inputs, random);
+  else
+    finished_.push_back(context_.run_tensors(inputs, {.random = random}));
+}
+
+size_t Program::running() const {
+  return queue_ ? queue_->pending() : finished_.size();
+}
+
+size_t Program::most_running() const {
+  return queue_ ? StepQueue::kMost : 1;
+}
+
+std::map<std::string, Tensor> Program::finish() {
+  std::vector<Tensor> results;
+  if (queue_) {
+    results = queue_->finish();
+  } else {
+    results = std::move(finished_.front());
+    finished_.pop_front();
+  }
   std::map<std::string, Tensor> out;
   for (size_t i = 0; i < results.size(); ++i) out[outputs_[i]] = results[i];
   return out;
 }
 
 std::string Program::first_not_finite(const std::vector<Tensor>& inputs, const ir::RandomKey& random) {
+  if (queue_) queue_->clear();
   std::string found;
   runtime::RunOptions options{.random = random, .plain_values = true};
   options.observe = [&](const runtime::StepEvent& e) {
@@ -62,6 +100,7 @@ std::string Program::first_not_finite(const std::vector<Tensor>& inputs, const i
 }
 
 std::map<std::string, double> Program::times(const std::vector<Tensor>& inputs, const ir::RandomKey& random) {
+  if (queue_) queue_->clear();
   std::map<std::string, double> out;
   runtime::RunOptions options{.random = random};
   options.observe = [&](const runtime::StepEvent& e) {
@@ -72,6 +111,13 @@ std::map<std::string, double> Program::times(const std::vector<Tensor>& inputs, 
   };
   context_.run_tensors(inputs, options);
   return out;
+}
+
+void Program::set_state(const std::string& name, const Tensor& value) {
+  context_.set_state(slots_.at(name), value);
+  if (auto it = low_.find(name); it != low_.end())
+    context_.set_state(it->second,
+                       passes::low_copy(value, executable_->graph().slots[it->second].type.dtype));
 }
 
 std::map<std::string, Tensor> Program::all_state() const {

@@ -2,6 +2,7 @@
 // A compiled step with its state: a graph from step.h, made ready to run.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -10,6 +11,7 @@
 #include "compiler/compile.h"
 #include "runtime/executable.h"
 #include "train/step.h"
+#include "train/step_queue.h"
 
 namespace pelton::train {
 
@@ -17,9 +19,17 @@ class Program {
  public:
   Program(StepGraph step, const device::Target& target, const compiler::Options& options,
           const backend::Registry& registry);
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
 
   // Results by name. Inputs in the order of the step's `inputs`.
   std::map<std::string, Tensor> run(const std::vector<Tensor>& inputs, const ir::RandomKey& random);
+  // The same in two halves, so that on a device the next run can be prepared while one is on its way: at most
+  // most_running() runs are started and not finished. They finish in order.
+  void start(const std::vector<Tensor>& inputs, const ir::RandomKey& random);
+  std::map<std::string, Tensor> finish();
+  size_t running() const;
+  size_t most_running() const;
   // The node whose result is the first with a value that is not finite when these inputs run, as "conv
   // 'layer1.conv1'"; empty if there is none. State stays as it is if the step's guard holds.
   std::string first_not_finite(const std::vector<Tensor>& inputs, const ir::RandomKey& random);
@@ -33,14 +43,16 @@ class Program {
 
   bool has_state(const std::string& name) const { return slots_.count(name) != 0; }
   const Tensor& state(const std::string& name) const { return context_.state(slots_.at(name)); }
-  void set_state(const std::string& name, const Tensor& value) { context_.set_state(slots_.at(name), value); }
+  void set_state(const std::string& name, const Tensor& value);
   std::map<std::string, Tensor> all_state() const;
 
  private:
   std::vector<std::string> inputs_, outputs_, trained_;
   std::shared_ptr<const runtime::Executable> executable_;
-  mutable runtime::Context context_;  // reading state may bring it over from a device
-  std::map<std::string, size_t> slots_;
+  mutable runtime::Context context_;           // reading state may bring it over from a device
+  std::unique_ptr<StepQueue> queue_;           // on a device
+  std::deque<std::vector<Tensor>> finished_;   // on the host, which is done when start() returns
+  std::map<std::string, size_t> slots_, low_;  // low_: lower forms of parameters, which follow them
 };
 
 }  // namespace pelton::train

@@ -211,6 +211,7 @@ class Reader {
     for (const std::string& path : a.texts("tokens")) d.tokens.push_back(below(path));
     for (const std::string& path : a.texts("eval_tokens")) d.eval_tokens.push_back(below(path));
     d.token_type = a.text("token_type");
+    d.token_stride = a.integer("token_stride");
     d.holdout = a.number("holdout");
     d.batch = a.integer("batch");
     d.eval_batch = a.integer("eval_batch");
@@ -231,6 +232,8 @@ class Reader {
   void step() {
     Args a = args("step");
     r_.precision = a.text("precision");
+    r_.full_precision = a.texts("full_precision");
+    read_scaling(a);
     r_.epochs = a.number("epochs");
     r_.steps = a.integer("steps");
     if ((r_.epochs > 0) == (r_.steps > 0))
@@ -248,6 +251,20 @@ class Reader {
     if (r_.average >= 1) fail(ErrorCode::usage, "step.average must be below 1", a.where());
     if (r_.mixup > 0 && r_.loss.kind != "cross_entropy")
       fail(ErrorCode::usage, "mixup needs loss cross_entropy", a.where());
+  }
+
+  void read_scaling(const Args& a) {
+    LossScaling& s = r_.scaling;
+    s.on = r_.precision == "fp16";
+    s.initial = a.number("loss_scale");
+    s.floor = a.number("loss_scale_floor");
+    s.ceiling = a.number("loss_scale_ceiling");
+    s.interval = a.integer("loss_scale_interval");
+    if (!(s.floor > 0 && s.floor <= s.initial && s.initial <= s.ceiling))
+      fail(ErrorCode::usage,
+           cat("step.loss_scale is ", s.initial, ", not between its floor ", s.floor, " and ceiling ",
+               s.ceiling),
+           a.where());
   }
 
   void optimizer() {

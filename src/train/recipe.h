@@ -20,6 +20,7 @@ struct DataRecipe {
   int64_t synthetic_count = 1024;
   std::vector<std::string> tokens, eval_tokens;  // token files
   std::string token_type;                        // u8, u16, i32, text
+  int64_t token_stride = 0;                      // from window to window; 0: the model's length
   double holdout = 0;                            // fraction of train kept for evaluation
   int64_t batch = 32, eval_batch = 0;
   std::vector<double> mean, std;
@@ -39,8 +40,10 @@ struct Recipe {
   DataRecipe data;
 
   std::string precision = "fp32";
-  double epochs = 0;  // one of them
-  int64_t steps = 0;  // updates
+  std::vector<std::string> full_precision;  // layers that stay in f32
+  LossScaling scaling;                      // on with fp16
+  double epochs = 0;                        // one of them
+  int64_t steps = 0;                        // updates
   LossOptions loss;
   int64_t accumulate = 1;
   double clip_norm = 0, average = 0, mixup = 0;

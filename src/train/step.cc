@@ -120,8 +120,17 @@ class StepBuilder {
 
   void build() {
     add_inputs();
-    forward();
-    backward();
+    count();
+    if (o_.scaling.on) add_scale();
+    for (size_t m = 0; m < targets_.size(); ++m) {
+      size_t first = s_.graph.node_count();
+      forward(m);
+      size_t forward_end = s_.graph.node_count();
+      backward(m);
+      passes_.push_back({s_.graph.order()[first], s_.graph.order()[forward_end]});
+    }
+    sum_up();
+    measure_gradients();
     update();
     if (o_.memory_budget_bytes > 0) fit_memory();
   }
@@ -143,41 +152,98 @@ class StepBuilder {
     s_.outputs.push_back(name);
   }
 
-  // Micro-batches share parameters and hand statistics on to one another.
-  void forward() {
+  ValueId slot(const std::string& name, DType dtype, std::optional<double> initial) {
+    Slot s;
+    s.name = name;
+    s.kind = SlotKind::counter;
+    s.type = Type::tensor(dtype, {});
+    if (initial) s.initial = from_doubles(dtype, {}, {*initial});
+    return s_.graph.add_slot(std::move(s));
+  }
+  void store(const std::string& name, ValueId next) {
+    for (Slot& s : s_.graph.slots)
+      if (s.name == name) s.next = next;
+  }
+
+  // Rows of the batch that count in a micro-batch.
+  void set_valid(size_t m) {
+    if (!valid_) return;
+    ValueId left =
+        b_.sub(valid_, b_.scalar(DType::i64, static_cast<double>(static_cast<int64_t>(m) * size_)));
+    net_.set_valid(b_.op("min", {b_.op("max", {left, b_.scalar(DType::i64, 0)}),
+                                 b_.scalar(DType::i64, static_cast<double>(size_))}));
+  }
+
+  // What counts in all micro-batches is known before the first of them runs: the gradients of each are those
+  // of its part of the mean.
+  void count() {
     if (o_.accumulate < 1 || o_.batch % o_.accumulate)
       fail(ErrorCode::usage,
            cat("a batch of ", o_.batch, " does not split into ", o_.accumulate, " micro-batches"),
            "step.accumulate", "use a divisor of data.batch");
-    int64_t size = o_.batch / o_.accumulate;
+    size_ = o_.batch / o_.accumulate;
+    std::vector<ValueId> counts;
     for (int64_t m = 0; m < o_.accumulate; ++m) {
-      std::vector<ValueId> in;
-      for (ValueId v : raw_) in.push_back(rows(b_, v, m * size, size));
-      in = adapted(net_, model_, o_, in);
-      ValueId target = rows(b_, target_, m * size, size);
-      if (valid_) {
-        ValueId left = b_.sub(valid_, b_.scalar(DType::i64, static_cast<double>(m * size)));
-        net_.set_valid(b_.op("min", {b_.op("max", {left, b_.scalar(DType::i64, 0)}),
-                                     b_.scalar(DType::i64, static_cast<double>(size))}));
-      }
-      if (o_.mix)
-        for (ValueId& v : in) v = blend_reversed(b_, v, mix_);
-      ValueId y = model_.build(net_, in);
-      Loss loss = build_loss(net_, y, target, model_.class_axis(), o_.loss);
-      ValueId sum = loss.sum;
-      if (o_.mix) {
-        ValueId back = b_.op("reverse", {target}, {{"axes", Ints{0}}});
-        Loss other = build_loss(net_, y, back, model_.class_axis(), o_.loss);
-        sum = b_.add(other.sum, b_.mul(b_.sub(loss.sum, other.sum), mix_));
-      }
-      sums_.push_back(sum);
-      counts_.push_back(loss.count);
-      if (o_.accuracy && has_classes(o_.loss)) correct_.push_back(count_correct(net_, loss));
+      targets_.push_back(rows(b_, target_, m * size_, size_));
+      set_valid(static_cast<size_t>(m));
+      counts.push_back(count_elements(net_, targets_.back(), o_.loss));
     }
-    b_.set_name("loss");
-    count_ = total(counts_);
+    count_ = total(counts);
     // At least 1, so that an empty step gives zeros and not NaN.
     divisor_ = b_.op("max", {count_, b_.like(count_, 1)});
+  }
+
+  void add_scale() {
+    scale_ = slot("loss_scale", DType::f32, o_.scaling.initial);
+    good_ = slot("loss_scale.good", DType::f32, {});
+  }
+
+  // Micro-batches share parameters and hand statistics on to one another.
+  void forward(size_t m) {
+    std::vector<ValueId> in;
+    for (ValueId v : raw_) in.push_back(rows(b_, v, static_cast<int64_t>(m) * size_, size_));
+    in = adapted(net_, model_, o_, in);
+    set_valid(m);
+    if (o_.mix)
+      for (ValueId& v : in) v = blend_reversed(b_, v, mix_);
+    ValueId y = model_.build(net_, in);
+    Loss loss = build_loss(net_, y, targets_[m], model_.class_axis(), o_.loss);
+    ValueId sum = loss.sum;
+    if (o_.mix) {
+      ValueId back = b_.op("reverse", {targets_[m]}, {{"axes", Ints{0}}});
+      Loss other = build_loss(net_, y, back, model_.class_axis(), o_.loss);
+      sum = b_.add(other.sum, b_.mul(b_.sub(loss.sum, other.sum), mix_));
+    }
+    sums_.push_back(sum);
+    if (o_.accuracy && has_classes(o_.loss)) correct_.push_back(count_correct(net_, loss));
+    if (m == 0) find_trained();
+  }
+
+  void find_trained() {
+    for (const Slot& slot : s_.graph.slots) {
+      if (slot.kind != SlotKind::parameter) continue;
+      const ParameterGroup* g = group_of(o_, slot.name);
+      if (g && (g->frozen || o_.epoch < g->from_epoch)) continue;
+      s_.trained.push_back(slot.name);
+      values_.push_back(slot.old_value);
+    }
+    if (values_.empty())
+      fail(ErrorCode::usage, "every parameter is frozen, nothing is left to train", model_.name(),
+           "loosen the [[group]] patterns");
+  }
+
+  // The backward pass of a micro-batch follows its forward pass, so that only one of them is in memory.
+  void backward(size_t m) {
+    ValueId loss = b_.div(sums_[m], divisor_);
+    std::vector<ValueId> grads = autodiff::gradient(s_.graph, loss, values_, {.seed = scale_});
+    if (grads_.empty())
+      grads_ = grads;
+    else
+      for (size_t i = 0; i < grads.size(); ++i) grads_[i] = b_.add(grads_[i], grads[i]);
+  }
+
+  void sum_up() {
+    b_.set_name("loss");
     loss_ = b_.div(total(sums_), divisor_);
     output(loss_, "loss");
     output(count_, "count");
@@ -190,65 +256,80 @@ class StepBuilder {
     return sum;
   }
 
-  void backward() {
-    forward_nodes_ = s_.graph.node_count();
-    for (const Slot& slot : s_.graph.slots) {
-      if (slot.kind != SlotKind::parameter) continue;
-      const ParameterGroup* g = group_of(o_, slot.name);
-      if (g && (g->frozen || o_.epoch < g->from_epoch)) continue;
-      s_.trained.push_back(slot.name);
-      values_.push_back(slot.old_value);
-    }
-    if (values_.empty())
-      fail(ErrorCode::usage, "every parameter is frozen, nothing is left to train", model_.name(),
-           "loosen the [[group]] patterns");
-    for (ValueId sum : sums_) {
-      ValueId loss = b_.div(sum, divisor_);
-      std::vector<ValueId> grads = autodiff::gradient(s_.graph, loss, values_);
-      if (grads_.empty())
-        grads_ = grads;
-      else
-        for (size_t i = 0; i < grads.size(); ++i) grads_[i] = b_.add(grads_[i], grads[i]);
-    }
-    if (o_.clip_norm > 0) clip();
-  }
-
-  void clip() {
-    b_.set_name("clip");
+  // The norm of all gradients, which clipping and the search for overflows need, and the factor that takes
+  // them to what the optimizer gets.
+  void measure_gradients() {
+    if (o_.clip_norm <= 0 && !scale_) return;
+    b_.set_name(o_.clip_norm > 0 ? "clip" : "overflow");
     std::vector<ValueId> squares;
     for (ValueId g : grads_) {
       Ints axes;
       for (int64_t a = 0; a < b_.rank(g); ++a) axes.push_back(a);
       squares.push_back(b_.reduce("reduce_sum", b_.op("square", {g}), axes, false));
     }
-    ValueId norm = norm_ = b_.op("sqrt", {total(squares)});
-    output(norm, "grad_norm");
-    ValueId limit = b_.div(b_.like(norm, o_.clip_norm), b_.add(norm, b_.like(norm, 1e-6)));
-    ValueId factor = b_.op("min", {limit, b_.like(norm, 1)});
-    for (ValueId& g : grads_) g = b_.mul(g, factor);
+    norm_ = b_.op("sqrt", {total(squares)});
+    if (scale_) {
+      factor_ = b_.div(b_.like(scale_, 1), scale_);
+      norm_ = b_.mul(norm_, factor_);
+      output(scale_, "loss_scale");
+    }
+    output(norm_, "grad_norm");
+    if (o_.clip_norm <= 0) return;
+    ValueId limit = b_.div(b_.like(norm_, o_.clip_norm), b_.add(norm_, b_.like(norm_, 1e-6)));
+    ValueId clip = b_.op("min", {limit, b_.like(norm_, 1)});
+    factor_ = factor_ ? b_.mul(factor_, clip) : clip;
+  }
+
+  ValueId is_finite(ValueId v) { return b_.op("lt", {b_.op("abs", {v}), b_.like(v, INFINITY)}); }
+
+  // finite_: whether this step changes parameters.
+  void judge() {
+    ValueId loss_fine = is_finite(loss_), fine = loss_fine;
+    if (norm_) fine = b_.op("and", {fine, is_finite(norm_)});
+    finite_ = fine;
+    if (scale_) judge_scale(loss_fine, fine);
+    if (!o_.ahead) return;
+    ValueId failed = slot("failed", DType::boolean, {});
+    ValueId fails = b_.op("not", {scale_ ? tolerable_ : fine});
+    store("failed", b_.op("or", {failed, fails}));
+    finite_ = b_.op("and", {fine, b_.op("not", {failed})});
+  }
+
+  void judge_scale(ValueId loss_fine, ValueId fine) {
+    const LossScaling& s = o_.scaling;
+    auto number = [&](double v) { return b_.scalar(DType::f32, v); };
+    ValueId above = b_.op("gt", {scale_, number(s.floor)});
+    tolerable_ = b_.op("or", {fine, b_.op("and", {loss_fine, above})});
+    ValueId good = b_.add(good_, number(1));
+    ValueId full = b_.op("ge", {good, number(static_cast<double>(s.interval))});
+    ValueId grown = b_.select(full, b_.op("min", {b_.mul(scale_, number(2)), number(s.ceiling)}), scale_);
+    ValueId halved = b_.op("max", {b_.mul(scale_, number(0.5)), number(s.floor)});
+    // A step that is an error leaves the scale as well.
+    store("loss_scale", b_.select(tolerable_, b_.select(fine, grown, halved), scale_));
+    store(
+        "loss_scale.good",
+        b_.select(tolerable_, b_.select(b_.op("and", {fine, b_.op("not", {full})}), good, number(0)), good_));
   }
 
   void update() {
-    Slot counter;
-    counter.name = "updates";
-    counter.kind = SlotKind::counter;
-    counter.type = Type::tensor(DType::i64, {});
-    ValueId done = s_.graph.add_slot(counter);
-    size_t counter_slot = s_.graph.slots.size() - 1;
+    // Of the layers, before anything else is stored.
+    std::vector<size_t> statistics;
+    for (size_t i = 0; i < s_.graph.slots.size(); ++i)
+      if (s_.graph.slots[i].next) statistics.push_back(i);
+    ValueId done = slot("updates", DType::i64, {});
     ValueId rate = schedule_rate(b_, o_.schedule, done);
     output(rate, "lr");
     b_.set_name("updates");
-    finite_ = b_.op("lt", {b_.op("abs", {loss_}), b_.like(loss_, INFINITY)});
-    if (norm_) finite_ = b_.op("and", {finite_, b_.op("lt", {norm_, b_.like(norm_, INFINITY)})});
+    judge();
     ValueId next = b_.add(done, b_.scalar(DType::i64, 1));
     ValueId count = b_.cast(next, DType::f64);
-    // Statistics, stored by the layers, and the counter are small and chosen as they are. Parameters and
-    // their state are kept by factors of zero and one on what the step adds.
-    for (size_t i = 0; i < s_.graph.slots.size(); ++i)
-      if (ValueId fresh = i == counter_slot ? next : s_.graph.slots[i].next) {
-        b_.set_name(cat("update ", s_.graph.slots[i].name));
-        s_.graph.slots[i].next = b_.select(finite_, fresh, s_.graph.slots[i].old_value);
-      }
+    store("updates", b_.select(finite_, next, done));
+    // Statistics are small and chosen as they are. Parameters and their state are kept by factors of zero and
+    // one on what the step adds.
+    for (size_t i : statistics) {
+      b_.set_name(cat("update ", s_.graph.slots[i].name));
+      s_.graph.slots[i].next = b_.select(finite_, s_.graph.slots[i].next, s_.graph.slots[i].old_value);
+    }
     ValueId zero = b_.scalar(DType::f32, 0), guarded_rate = b_.select(finite_, rate, zero);
     for (size_t i = 0; i < values_.size(); ++i) {
       const std::string& name = s_.trained[i];
@@ -256,7 +337,8 @@ class StepBuilder {
       b_.set_name(cat("update ", name));
       Update u(b_, args_, name);
       u.value = values_[i];
-      u.grad = b_.select(finite_, b_.cast(grads_[i], DType::f32), zero);
+      ValueId grad = b_.cast(grads_[i], DType::f32);
+      u.grad = b_.select(finite_, factor_ ? b_.mul(grad, factor_) : grad, zero);
       u.finite = finite_;
       u.lr = g && g->lr_scale != 1 ? b_.mul(guarded_rate, b_.like(rate, g->lr_scale)) : guarded_rate;
       u.count = count;
@@ -275,7 +357,19 @@ class StepBuilder {
     for (const Slot& slot : s_.graph.slots) left -= 2 * bytes(slot.type);
     for (ValueId v : values_) left -= bytes(b_.type(v));
     s_.activation_budget_bytes = std::max<int64_t>(left, 0);
-    s_.recomputed = autodiff::recompute(s_.graph, forward_nodes_, s_.activation_budget_bytes);
+    // From the last micro-batch to the first: what is put in does not move those before it.
+    for (auto pass = passes_.rbegin(); pass != passes_.rend(); ++pass) {
+      auto place = [&](NodeId id) {
+        const std::vector<NodeId>& order = s_.graph.order();
+        return static_cast<size_t>(std::find(order.begin(), order.end(), id) - order.begin());
+      };
+      autodiff::Recomputation r = autodiff::recompute(s_.graph, place(pass->second),
+                                                      s_.activation_budget_bytes, {}, place(pass->first));
+      s_.recomputed.kept_bytes = std::max(s_.recomputed.kept_bytes, r.kept_bytes);
+      s_.recomputed.kept_bytes_before = std::max(s_.recomputed.kept_bytes_before, r.kept_bytes_before);
+      s_.recomputed.values += r.values;
+      s_.recomputed.flops += r.flops;
+    }
   }
 
   void average(const Update& u, ValueId fresh) {
@@ -296,9 +390,13 @@ class StepBuilder {
   Builder& b_;
   const OptimizerDef& def_;
   data::Args args_;
-  std::vector<ValueId> raw_, values_, grads_, sums_, counts_, correct_;
+  int64_t size_ = 0;                               // of a micro-batch
+  std::vector<std::pair<NodeId, NodeId>> passes_;  // first nodes of forward and backward, by micro-batch
+  std::vector<ValueId> targets_, sums_, correct_;  // by micro-batch
+  std::vector<ValueId> raw_, values_, grads_;
   ValueId target_, valid_, mix_, loss_, count_, divisor_, norm_, finite_;
-  size_t forward_nodes_ = 0;
+  ValueId scale_, good_, tolerable_;  // of loss scaling
+  ValueId factor_;                    // of the gradients; none: 1
 };
 
 }  // namespace

@@ -3,7 +3,8 @@
 // metrics, with all state in slots. The same for evaluation.
 //
 // Slots by name: parameters and statistics as the model names them; "optimizer.WHAT.NAME"; "average.NAME";
-// "updates" (i64, finished updates). A step whose loss is not finite changes no slot.
+// "updates" (i64, finished updates); "loss_scale", "loss_scale.good" (steps since it changed). A step whose
+// loss is not finite changes no slot, one whose scaled gradients overflow the latter two.
 #pragma once
 
 #include <optional>
@@ -36,6 +37,15 @@ struct ParameterGroup {
 };
 bool matches(std::string_view pattern, std::string_view name);
 
+// The loss is multiplied by a scale before the backward pass, so that small gradients survive in f16. A step
+// whose gradients overflow changes nothing but the scale, which halves; it doubles after `interval` steps
+// without one. At the floor an overflow is an error.
+struct LossScaling {
+  bool on = false;
+  double initial = 65536, floor = 1, ceiling = 16777216;
+  int64_t interval = 2000;
+};
+
 struct StepOptions {
   int64_t batch = 1;       // samples of a step, all micro-batches together
   int64_t accumulate = 1;  // micro-batches
@@ -51,7 +61,11 @@ struct StepOptions {
   int64_t memory_budget_bytes = 0;  // above it results are computed again for the backward pass; 0: never
   std::vector<ParameterGroup> groups;
   int64_t epoch = 0;  // decides which groups are frozen
-  bool mix = false;   // takes "mix": the batch is blended with itself reversed by this weight
+  LossScaling scaling;
+  // Steps are enqueued before the results of earlier ones are looked at: once one has failed, none changes
+  // state any more (slot "failed").
+  bool ahead = false;
+  bool mix = false;  // takes "mix": the batch is blended with itself reversed by this weight
   std::vector<std::optional<InputForm>> forms;  // one a model input; none: as the model declares it
   bool accuracy = false;                        // counts right answers in training too
 };
@@ -65,7 +79,8 @@ struct StepGraph {
 };
 
 // Inputs: the model's, then "label" or "target", then "valid" and "mix" where asked for.
-// Outputs: loss (mean), count, lr; grad_norm where clipped; correct where asked for.
+// Outputs: loss (mean), count, lr; grad_norm where clipped or scaled; loss_scale where scaled (as it was in
+// this step); correct where asked for.
 StepGraph build_train_step(const Trainable& model, const StepOptions& o);
 // Outputs: loss_sum, count; with classes: correct, top5, predictions [M], labels [M].
 StepGraph build_eval_step(const Trainable& model, const StepOptions& o);

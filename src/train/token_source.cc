@@ -16,16 +16,15 @@ DType element_of(const std::string& type) {
 // Windows do not cross files.
 class TokenSource : public data::Source {
  public:
-  TokenSource(const std::vector<std::string>& files, const std::string& type, int64_t length)
-      : dtype_(element_of(type)), width_(bits(dtype_) / 8), length_(length) {
+  TokenSource(const std::vector<std::string>& files, const std::string& type, int64_t length, int64_t stride)
+      : dtype_(element_of(type)), width_(bits(dtype_) / 8), length_(length), stride_(stride) {
     for (const std::string& path : files) {
       auto file = std::make_unique<data::PositionedFile>(path);
       if (file->size() % width_)
         fail(ErrorCode::bad_format,
              cat("the file has ", file->size(), " bytes, no whole number of ", name(dtype_)), path);
       int64_t tokens = file->size() / width_;
-      // The last token of a window is the first of the next.
-      int64_t windows = tokens > length ? (tokens - 1) / length : 0;
+      int64_t windows = tokens > length ? (tokens - 1 - length) / stride + 1 : 0;
       if (windows == 0)
         fail(ErrorCode::bad_format,
              cat("the file has ", tokens, " tokens, fewer than one window of ", length + 1), path,
@@ -36,6 +35,7 @@ class TokenSource : public data::Source {
       files_.push_back(std::move(file));
     }
     append(identity_, cat(name(dtype_), " ", length));
+    if (stride != length) append(identity_, cat(" every ", stride));
   }
   int64_t size() const override { return total_; }
   std::string identity() const override { return cat("tokens ", identity_); }
@@ -43,7 +43,7 @@ class TokenSource : public data::Source {
   data::Sample read(int64_t index) const override {
     size_t f =
         static_cast<size_t>(std::upper_bound(first_.begin(), first_.end(), index) - first_.begin()) - 1;
-    int64_t offset = (index - first_[f]) * length_ * width_;
+    int64_t offset = (index - first_[f]) * stride_ * width_;
     Tensor bytes = files_[f]->read_bytes(offset, (length_ + 1) * width_);
     Tensor raw = Tensor::borrow(dtype_, {length_ + 1}, bytes.data(), std::make_shared<Tensor>(bytes));
     std::vector<int64_t> all = to_ints(raw);
@@ -57,7 +57,7 @@ class TokenSource : public data::Source {
 
  private:
   DType dtype_;
-  int64_t width_, length_, total_ = 0;
+  int64_t width_, length_, stride_, total_ = 0;
   std::vector<std::unique_ptr<data::PositionedFile>> files_;
   std::vector<int64_t> first_;
   std::string identity_;
@@ -88,8 +88,8 @@ class Subset : public data::Source {
 }  // namespace
 
 std::shared_ptr<const data::Source> token_source(const std::vector<std::string>& files,
-                                                 const std::string& type, int64_t length) {
-  return std::make_shared<TokenSource>(files, type, length);
+                                                 const std::string& type, int64_t length, int64_t stride) {
+  return std::make_shared<TokenSource>(files, type, length, stride);
 }
 
 std::shared_ptr<const data::Source> subset(std::shared_ptr<const data::Source> source,

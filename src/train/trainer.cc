@@ -1,28 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/trainer.h"
 
-#include <time.h>
-#include <unistd.h>
-
-#include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <cstdio>
-#include <deque>
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/interrupt.h"
-#include "base/log.h"
-#include "base/philox.h"
-#include "ir/op.h"
-#include "ir/text.h"
-#include "train/checkpoint.h"
-#include "train/evaluate.h"
-#include "train/loader.h"
-#include "train/program.h"
 #include "train/run_folder.h"
-#include "train/weights.h"
+#include "train/trainer_impl.h"
 
 namespace pelton::train {
 
@@ -30,392 +15,15 @@ namespace {
 
 constexpr double kRateSeconds = 5;  // throughput and time left are those of about the last seconds
 
-// Of a dry run: steps timed, at least and at most, and for how long.
-constexpr size_t kFewestTimed = 3, kMostTimed = 1000;
-constexpr double kTimedSeconds = 3;
-
-double median(std::vector<double> v) {
-  auto middle = v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2);
-  std::nth_element(v.begin(), middle, v.end());
-  return *middle;
-}
-
-// Processor time of this process so far.
-double cpu_time() {
-  timespec t{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
-}
-
 double wall_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-int64_t resident_bytes() {
-  long pages = 0, resident = 0;
-  if (std::FILE* f = std::fopen("/proc/self/statm", "r")) {
-    if (std::fscanf(f, "%ld %ld", &pages, &resident) != 2) resident = 0;
-    std::fclose(f);
-  }
-  return int64_t{resident} * sysconf(_SC_PAGESIZE);
-}
-
-// Beta(alpha, alpha) for alpha up to 1 (Johnk 1964), a function of seed and update alone.
-double beta_draw(uint64_t seed, int64_t update, double alpha) {
-  RandomStream stream{seed, static_cast<uint64_t>(update), 0x6D6978};
-  for (uint64_t i = 0; i < 1000; ++i) {
-    double x = std::pow(stream.uniform(2 * i), 1 / alpha), y = std::pow(stream.uniform(2 * i + 1), 1 / alpha);
-    if (x + y > 0 && x + y <= 1) return x / (x + y);
-  }
-  return 0.5;
-}
-
-bool larger_is_better(const std::string& metric) {
-  return metric != "loss" && metric != "perplexity";
-}
-
 }  // namespace
-
-struct Trainer::Impl {
-  Impl(Recipe r, TrainerOptions o, const backend::Registry& reg)
-      : recipe(std::move(r)), options(std::move(o)), registry(reg) {
-    model = recipe.onnx.empty() ? named_model(recipe.model, recipe.model_options) : onnx_model(recipe.onnx);
-    step.loss = recipe.loss;
-    step.batch = recipe.data.batch;
-    prepare_data();
-    data_state = loaders.train->state();
-    step.accumulate = recipe.accumulate;
-    step.seed = recipe.seed;
-    step.optimizer = recipe.optimizer;
-    step.optimizer_options = recipe.optimizer_options;
-    step.clip_norm = recipe.clip_norm;
-    step.memory_budget_bytes = static_cast<int64_t>(recipe.memory_budget_gib * 1073741824.0);
-    step.average = recipe.average;
-    step.groups = recipe.groups;
-    step.mix = recipe.mixup > 0;
-    epoch_updates = loaders.train->steps();
-    if (epoch_updates == 0)
-      fail(ErrorCode::usage,
-           cat("the ", loaders.train->samples(), " samples do not fill one batch of ", recipe.data.batch),
-           recipe.name, "lower data.batch or leave data.drop_last out");
-    updates = recipe.steps
-                  ? recipe.steps
-                  : std::max<int64_t>(1, std::llround(recipe.epochs * static_cast<double>(epoch_updates)));
-    step.schedule = make_schedule(recipe, updates, epoch_updates);
-    compile_options.precision = recipe.precision;
-  }
-
-  void prepare_data() {
-    ir::Graph probe;
-    nn::Net net(probe, {.draw = false});
-    std::vector<ir::ValueId> in;
-    Wanted wanted;
-    wanted.inputs = model->inputs();
-    for (const nn::ModelInput& i : wanted.inputs) {
-      Shape shape{1};
-      for (int64_t d : i.sample) shape.emplace_back(d);
-      in.push_back(probe.add_input(ir::Type::tensor(i.dtype, shape), i.name));
-    }
-    const ir::Type output = probe.type(model->build(net, in));
-    const ir::Type target = target_type(recipe.loss, output, model->class_axis());
-    wanted.target = target_name(recipe.loss);
-    wanted.target_sample = *as_dims(Shape(target.shape.begin() + 1, target.shape.end()));
-    wanted.ignore = recipe.loss.ignore;
-    if (has_classes(recipe.loss)) {
-      int64_t axis = model->class_axis() < 0 ? output.rank() + model->class_axis() : model->class_axis();
-      wanted.classes = output.shape[static_cast<size_t>(axis)].value();
-    }
-    classes = wanted.classes;
-    loaders = make_loaders(recipe, wanted);
-    step.forms = loaders.train->forms(recipe.data.mean, recipe.data.std);
-    if (loaders.eval) eval_forms = loaders.eval->forms(recipe.data.mean, recipe.data.std);
-  }
-
-  static void report_memory(const StepGraph& graph) {
-    const autodiff::Recomputation& r = graph.recomputed;
-    auto mebibytes = [](int64_t bytes) {
-      return static_cast<double>(std::llround(static_cast<double>(bytes) * 10 / (1 << 20))) / 10;
-    };
-    log_info("memory budget: ", r.values, " results are computed again (", std::llround(r.flops * 1e-6),
-             " MFLOP a step), ", mebibytes(r.kept_bytes), " of ", mebibytes(r.kept_bytes_before),
-             " MiB stay");
-    if (r.kept_bytes > graph.activation_budget_bytes)
-      log_warn("the memory budget leaves ", mebibytes(graph.activation_budget_bytes),
-               " MiB for results of the forward pass, but ", mebibytes(r.kept_bytes),
-               " MiB must stay: lower data.batch or raise step.memory_budget");
-  }
-
-  // Initial values are drawn once; later programs get theirs from the one before.
-  std::unique_ptr<Program> make_program(StepOptions o, bool draw) {
-    o.draw = draw;
-    StepGraph graph = build_train_step(*model, o);
-    if (o.memory_budget_bytes > 0) report_memory(graph);
-    if (draw && !recipe.weights.empty()) {
-      LoadReport report =
-          load_weights(graph.graph, read_weights(recipe.weights), recipe.fresh, recipe.weights);
-      log_info("weights: ", report.loaded, " loaded, ", report.fresh.size(), " fresh, ", report.unused.size(),
-               " of the file unused");
-    }
-    return std::make_unique<Program>(std::move(graph), options.target, compile_options, registry);
-  }
-
-  void start() {
-    current = make_program(step, true);
-    // A moving average starts from the parameters as loaded.
-    if (recipe.average > 0)
-      for (const std::string& name : current->trained())
-        current->set_state(cat("average.", name), current->state(name));
-  }
-
-  // Parameters that train only from now on have no state yet: zeros for the optimizer, themselves for the
-  // average.
-  static void take_state(Program& p, const std::map<std::string, Tensor>& state) {
-    for (const auto& [name, t] : state)
-      if (p.has_state(name)) p.set_state(name, t);
-    for (const std::string& name : p.trained())
-      if (std::string average = cat("average.", name); p.has_state(average) && !state.count(average))
-        p.set_state(average, p.state(name));
-  }
-
-  // Copies what both have.
-  static void hand_over(const Program& from, Program& to) {
-    for (const auto& [name, t] : from.all_state())
-      if (to.has_state(name)) to.set_state(name, t);
-  }
-
-  // The program for a batch: short ones run masked, unfrozen groups change the graph.
-  Program& program_for(int64_t epoch, bool masked) {
-    int64_t phase = 0;
-    for (const ParameterGroup& g : recipe.groups)
-      if (g.from_epoch <= epoch) phase = std::max(phase, g.from_epoch);
-    if (phase != current_phase) {
-      store_aside();
-      step.epoch = phase;
-      step.masked = false;
-      current = make_program(step, false);
-      take_state(*current, aside);
-      short_program.reset();
-      current_phase = phase;
-      last_was_masked = false;
-    }
-    if (masked && !short_program) {
-      StepOptions o = step;
-      o.masked = true;
-      short_program = make_program(o, false);
-    }
-    if (masked != last_was_masked) {
-      hand_over(masked ? *current : *short_program, masked ? *short_program : *current);
-      last_was_masked = masked;
-    }
-    return masked ? *short_program : *current;
-  }
-  Program& active() { return last_was_masked ? *short_program : *current; }
-  // State of slots that a later program may have again.
-  void store_aside() {
-    for (const auto& [name, t] : active().all_state()) aside[name] = t;
-  }
-  std::map<std::string, Tensor> whole_state() {
-    std::map<std::string, Tensor> all = active().all_state();
-    all.insert(aside.begin(), aside.end());
-    return all;
-  }
-
-  void check_memory_message(const Error& e) {
-    if (e.code() != ErrorCode::out_of_memory) return;
-    throw Error(e.code(), e.message(), e.where(),
-                cat("lower data.batch (", recipe.data.batch, ") or raise step.accumulate (",
-                    recipe.accumulate, "), which divides the memory of activations"));
-  }
-
-  std::vector<Tensor> step_inputs(const TrainBatch& b, bool masked) const {
-    std::vector<Tensor> in = b.inputs;
-    in.push_back(b.target);
-    if (masked) in.push_back(Tensor::scalar<int64_t>(b.valid));
-    if (step.mix)
-      in.push_back(Tensor::scalar<float>(static_cast<float>(beta_draw(recipe.seed, done, recipe.mixup))));
-    return in;
-  }
-
-  ir::RandomKey key() const { return {recipe.seed, static_cast<uint64_t>(done)}; }
-
-  Values one_update(const TrainBatch& b) {
-    bool masked = b.valid < recipe.data.batch;
-    Program& p = program_for(done / epoch_updates, masked);
-    std::vector<Tensor> in = step_inputs(b, masked);
-    std::map<std::string, Tensor> out = p.run(in, key());
-    double loss = out.at("loss").get_double(0);
-    const char* what = std::isfinite(loss) ? nullptr : "loss";
-    if (!what && out.count("grad_norm") && !std::isfinite(out.at("grad_norm").get_double(0)))
-      what = "gradient norm";
-    if (what) {
-      std::string node = p.first_not_finite(in, key());
-      fail(ErrorCode::numeric, cat("the ", what, " of update ", done + 1, " is not finite (loss ", loss, ")"),
-           node.empty() ? "no node before it" : cat("first not finite: ", node),
-           "lower the learning rate, set step.clip_norm, or check the data for NaN; the last checkpoint is "
-           "unchanged");
-    }
-    Values v = {{"loss", loss}, {"lr", out.at("lr").get_double(0)}};
-    if (out.count("grad_norm")) v.emplace_back("grad_norm", out.at("grad_norm").get_double(0));
-    return v;
-  }
-
-  Values evaluate() {
-    if (!eval_program) {
-      StepOptions o = step;
-      o.batch = recipe.data.eval_batch ? recipe.data.eval_batch : recipe.data.batch;
-      o.forms = eval_forms;
-      eval_program =
-          std::make_unique<Program>(build_eval_step(*model, o), options.target, compile_options, registry);
-    }
-    std::map<std::string, Tensor> state = whole_state();
-    for (const auto& [name, t] : state)
-      if (eval_program->has_state(name)) {
-        auto average = state.find(cat("average.", name));
-        eval_program->set_state(name, average == state.end() ? t : average->second);
-      }
-    return train::evaluate(*eval_program, *loaders.eval, classes, model->class_axis() == -1);
-  }
-
-  Checkpoint snapshot() {
-    Checkpoint c;
-    c.state = whole_state();
-    c.updates = done;
-    c.epoch = done / epoch_updates;
-    c.epoch_step = done % epoch_updates;
-    c.data_state = data_state;
-    c.model = model->name();
-    c.recipe = recipe.text;
-    c.best = best;
-    c.has_best = has_best;
-    c.since_best = since_best;
-    return c;
-  }
-
-  void restore(const Checkpoint& c) {
-    if (c.model != model->name())
-      fail(ErrorCode::bad_name,
-           cat("the checkpoint is of the model '", c.model, "', the recipe has '", model->name(), "'"),
-           recipe.output);
-    done = c.updates;
-    program_for(done / epoch_updates, false);
-    // A group that joins just here has no state of its own in the file.
-    bool joins = std::any_of(recipe.groups.begin(), recipe.groups.end(),
-                             [&](const ParameterGroup& g) { return g.from_epoch > 0; });
-    for (const auto& [name, t] : current->all_state()) {
-      auto it = c.state.find(name);
-      if (it == c.state.end()) {
-        if (joins && (name.starts_with("optimizer.") || name.starts_with("average."))) continue;
-        fail(ErrorCode::bad_name, cat("the checkpoint has no '", name, "'"), recipe.output,
-             "resume with the recipe of the run");
-      }
-      if (it->second.dtype() != t.dtype() || it->second.dims() != t.dims())
-        fail(ErrorCode::bad_shape,
-             cat("'", name, "' is ", it->second.str(), " in the checkpoint, ", t.str(),
-                 " in the recipe's model"),
-             recipe.output, "resume with the recipe of the run");
-    }
-    take_state(*current, c.state);
-    for (const auto& [name, t] : c.state)
-      if (!current->has_state(name)) aside[name] = t;
-    loaders.train->restore(c.data_state);
-    data_state = c.data_state;
-    best = c.best;
-    has_best = c.has_best;
-    since_best = c.since_best;
-  }
-
-  std::string best_metric() const {
-    if (!recipe.best_metric.empty()) return recipe.best_metric;
-    return classes && model->class_axis() != -1 ? "accuracy" : "loss";
-  }
-  // True if these values are the best so far.
-  bool judge(const Values& values) {
-    std::string metric = best_metric();
-    for (const auto& [name, v] : values) {
-      if (name != metric) continue;
-      bool better = !has_best || (larger_is_better(metric) ? v > best : v < best);
-      if (better) best = v, has_best = true, best_values = values;
-      since_best = better ? 0 : since_best + 1;
-      return better;
-    }
-    std::string names;
-    for (const auto& [name, v] : values) append(names, cat(names.empty() ? "" : ", ", name));
-    fail(ErrorCode::usage, cat("eval.best is '", metric, "', but the evaluation gives ", names), recipe.name);
-  }
-
-  Recipe recipe;
-  TrainerOptions options;
-  const backend::Registry& registry;
-  std::unique_ptr<Trainable> model;
-  StepOptions step;
-  compiler::Options compile_options;
-  Loaders loaders;
-  std::vector<std::optional<InputForm>> eval_forms;
-  int64_t classes = 0, epoch_updates = 0, updates = 0, done = 0;
-  std::unique_ptr<Program> current, short_program, eval_program;
-  int64_t current_phase = 0;
-  bool last_was_masked = false;
-  std::map<std::string, Tensor> aside;
-  double best = 0;
-  bool has_best = false;
-  int64_t since_best = 0;
-  Values best_values;
-  std::string data_state;  // after the last finished update
-};
 
 Trainer::Trainer(Recipe recipe, TrainerOptions options, const backend::Registry& registry)
     : impl_(std::make_unique<Impl>(std::move(recipe), std::move(options), registry)) {}
 Trainer::~Trainer() = default;
-
-DryRun Trainer::dry_run() {
-  Impl& m = *impl_;
-  m.start();
-  DryRun r;
-  r.model = m.model->name();
-  r.samples = m.loaders.train->samples();
-  r.epoch_updates = m.epoch_updates;
-  r.updates = m.updates;
-  const runtime::Executable& e = m.current->executable();
-  const ir::Graph& g = e.graph();
-  for (const ir::Slot& s : g.slots) {
-    int64_t count = element_count(*as_dims(s.type.shape));
-    r.state_bytes += byte_size(s.type.dtype, count);
-    if (s.kind == ir::SlotKind::parameter) r.parameters += count;
-    if (s.kind == ir::SlotKind::parameter && s.next) r.trained += count;
-  }
-  r.nodes = static_cast<int64_t>(g.node_count());
-  for (const runtime::Choice& c : e.choices())
-    if (c.implementation != runtime::kNothing) ++r.implementations[c.implementation];
-  TrainBatch b;
-  m.loaders.train->next(b);
-  std::vector<Tensor> in = m.step_inputs(b, false);
-  try {
-    m.current->run(in, m.key());
-    std::vector<double> seconds, cpu_seconds;
-    Stopwatch all;
-    while (seconds.size() < kFewestTimed || (all.seconds() < kTimedSeconds && seconds.size() < kMostTimed)) {
-      Stopwatch watch;
-      double before = cpu_time();
-      m.current->run(in, m.key());
-      seconds.push_back(watch.seconds());
-      cpu_seconds.push_back(cpu_time() - before);
-    }
-    r.step_seconds = median(std::move(seconds));
-    r.step_cpu_seconds = median(std::move(cpu_seconds));
-    r.node_seconds = m.current->times(in, m.key());
-  } catch (const Error& e) {
-    m.check_memory_message(e);
-    throw;
-  }
-  // What changes has a second buffer, which the next value goes to.
-  int64_t changing = 0;
-  for (const ir::Slot& s : g.slots)
-    if (s.next) changing += byte_size(s.type.dtype, element_count(*as_dims(s.type.shape)));
-  r.memory_bytes = e.memory().total() + r.state_bytes + changing;
-  r.flops = step_flops(g);
-  r.graph = ir::print(g, {.max_elements = 16});
-  return r;
-}
 
 RunResult Trainer::run() {
   Impl& m = *impl_;
@@ -437,8 +45,8 @@ RunResult Trainer::run() {
   // Updates of the last seconds, with the time when each ended.
   std::deque<std::pair<int64_t, int64_t>> window;
   double rate = 0;
-  auto measure = [&] {
-    window.emplace_back(now_ns(), m.done);
+  auto measure = [&](int64_t update) {
+    window.emplace_back(now_ns(), update);
     while (window.size() > 2 &&
            static_cast<double>(window.back().first - window.front().first) * 1e-9 > kRateSeconds)
       window.pop_front();
@@ -447,18 +55,18 @@ RunResult Trainer::run() {
       rate =
           static_cast<double>((window.back().second - window.front().second) * recipe.data.batch) / seconds;
   };
-  auto tell = [&](const std::string& kind, Values values) {
+  auto tell = [&](const std::string& kind, int64_t update, Values values) {
     Moment moment{kind,
-                  m.done,
+                  update,
                   m.updates,
-                  static_cast<double>(m.done) / static_cast<double>(m.epoch_updates),
+                  static_cast<double>(update) / static_cast<double>(m.epoch_updates),
                   std::move(values),
                   rate,
                   0,
-                  resident_bytes()};
-    if (rate > 0) moment.seconds_left = static_cast<double>((m.updates - m.done) * recipe.data.batch) / rate;
-    metrics.add(kind, m.done, moment.values);
-    if (events) events->add(kind, m.done, moment.values, wall_time());
+                  m.memory_bytes()};
+    if (rate > 0) moment.seconds_left = static_cast<double>((m.updates - update) * recipe.data.batch) / rate;
+    metrics.add(kind, update, moment.values);
+    if (events) events->add(kind, update, moment.values, wall_time());
     if (m.options.on_moment) m.options.on_moment(moment);
   };
   auto every = [&](double epochs) {
@@ -481,37 +89,49 @@ RunResult Trainer::run() {
                                           read_file(folder.metrics()), recipe.text, facts));
   };
 
+  auto finish = [&] {
+    Impl::Finished f = m.finish_update();
+    measure(f.update);
+    if (f.update % recipe.log_every == 0 || f.update == m.updates)
+      tell("train", f.update, std::move(f.values));
+  };
+  auto finish_all = [&] {
+    while (!m.on_way.empty()) finish();
+  };
+
   TrainBatch batch;
   try {
     while (m.done < m.updates) {
       throw_if_interrupted();
       if (!m.loaders.train->next(batch)) continue;
-      Values values = m.one_update(batch);
-      ++m.done;
+      while (!m.may_start(batch)) finish();
+      m.start_update(batch);
       m.data_state = m.loaders.train->state();
-      measure();
-      bool last = m.done == m.updates;
-      if (m.done % recipe.log_every == 0 || last) tell("train", std::move(values));
+      if (m.active().most_running() == 1) finish_all();
+      bool last = m.done == m.updates, judged = m.loaders.eval && (every(recipe.eval_every) || last);
+      bool due = every(recipe.checkpoint_every) || last ||
+                 (recipe.checkpoint_steps && m.done % recipe.checkpoint_steps == 0);
+      if (judged || due) finish_all();
       bool best = false;
-      if (m.loaders.eval && (every(recipe.eval_every) || last)) {
+      if (judged) {
         result.last = m.evaluate();
         best = m.judge(result.last);
         result.best = m.best_values;
-        tell("eval", result.last);
+        tell("eval", m.done, result.last);
       }
-      bool due = every(recipe.checkpoint_every) ||
-                 (recipe.checkpoint_steps && m.done % recipe.checkpoint_steps == 0);
-      if (due || best || last) save(best);
+      if (due || best) save(best);
       if (recipe.patience && m.since_best >= recipe.patience) {
         result.stopped = "early";
         save(false);
         break;
       }
     }
+    finish_all();
     writer.wait();
   } catch (const Error& e) {
     m.check_memory_message(e);
     if (!interrupted() || e.code() != ErrorCode::cancelled) throw;
+    finish_all();
     save(false);
     writer.wait();
     finish_report();

@@ -25,7 +25,8 @@ struct Moment {
 
 struct TrainerOptions {
   device::Target target;
-  bool resume = false;  // go on from the newest checkpoint of the run folder
+  bool resume = false;        // go on from the newest checkpoint of the run folder
+  bool compile_only = false;  // a dry run compiles for `target`, which need not be here, and runs nothing
   std::function<void(const Moment&)> on_moment;
 };
 

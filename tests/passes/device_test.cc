@@ -5,6 +5,7 @@
 #include "interp/interpreter.h"
 #include "ir/text.h"
 #include "ir/verify.h"
+#include "passes/low_copies.h"
 #include "passes/precision.h"
 #include "passes/product_shape.h"
 #include "passes/siblings.h"
@@ -84,4 +85,68 @@ TEST_CASE("precision: values between products are stored low, what leaves the ra
                  fp16, 1e-2);
   };
   CHECK(spread("0.5") == "add softmax cast exp");
+}
+
+TEST_CASE("precision: norms take and yield low data beside f32 statistics and scales, forward and backward") {
+  Pass bf16 = [](Graph& g, const passes::Context& c) { return passes::spread_precision(g, DType::bf16, c); };
+  const char* text = R"(graph "g"(%x: bf16[2,4], %g: bf16[2,4], %s: f32[4]) {
+  %0 = cast(%x) {to = f32} : f32[2,4]
+  %1, %2, %3 = layer_norm(%0, %s) : f32[2,4], f32[2,1], f32[2,1]
+  %4 = cast(%g) {to = f32} : f32[2,4]
+  %5, %6 = layer_norm_backward(%4, %0, %2, %3, %s) : f32[2,4], f32[4]
+  return %1, %5, %6
+})";
+  CHECK(after(text, bf16, 0.05) == "layer_norm cast layer_norm_backward cast");
+}
+
+TEST_CASE("precision: parameters that meet low values are cast, and updates keep the lower form") {
+  Graph g = parse_graph(R"(graph "g"(%x: f32[2,4], %i: i64[2]) {
+  slot %w parameter "w" : f32[4,4] = tensor<f32[4,4]>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
+  slot %b parameter "b" : f32[4]
+  %0 = matmul(%x, %w) : f32[2,4]
+  %1 = add(%0, %b) : f32[2,4]
+  %2 = gather(%w, %i) {axis = 0} : f32[2,4]
+  %3 = add(%1, %2) : f32[2,4]
+  %4 = matmul(%3, %w) : f32[2,4]
+  %c = constant() {value = tensor<f32[]>{0.5}} : f32[]
+  %5 = mul(%w, %c) : f32[4,4]
+  next %w = %5
+  return %4
+})");
+  passes::Context device;
+  device.target = device::cuda_target(90);
+  CHECK(passes::precision(g, "bf16", device));
+  CHECK(passes::keep_low_copies(g, device));
+  verify(g, "pass");
+  REQUIRE(g.slots.size() == 4);
+  CHECK(g.slots[2].name == "low.w");
+  CHECK(g.slots[3].name == "low.b");
+  CHECK(g.slots[2].kind == SlotKind::cache);
+  CHECK(g.slots[2].initial.get_double(15) == 16);
+  CHECK(!g.slots[3].next);  // nothing changes b
+  // w is read for its update alone.
+  CHECK(g[g.slots[0].old_value].uses.size() == 1);
+  for (NodeId id : g.order())
+    if (g[id].is("add") || g[id].is("gather")) CHECK(g.type(g[id].outputs[0]).dtype == DType::bf16);
+  std::vector<HostValue> in = {from_doubles(DType::f32, {2, 4}, std::vector<double>(8, 0.25)),
+                               Tensor::from<int64_t>({2}, {1, 3})};
+  auto result = interp::run(g, in);
+  CHECK(result.next_state[2].tensor.get_double(15) == 8);
+  CHECK(passes::keep_low_copies(g, device) == false);
+}
+
+TEST_CASE("precision: layers named by module path stay in f32, with what is below them") {
+  Graph g = parse_graph(R"(graph "g"(%x: f32[2,4], %w: f32[4,4]) {
+  %0 = matmul(%x, %w) : f32[2,4] @"h.0.mlp"
+  %1 = matmul(%0, %w) : f32[2,4] @"h.0.mlp/grad"
+  %2 = matmul(%1, %w) : f32[2,4] @"h.01"
+  return %2
+})");
+  passes::Context device;
+  device.target = device::cuda_target(90);
+  CHECK(passes::precision(g, "bf16", device, {"h.0"}));
+  std::string types;
+  for (NodeId id : g.order())
+    if (g[id].is("matmul")) append(types, cat(g.type(g[id].outputs[0]).dtype, " "));
+  CHECK(types == "f32 f32 bf16 ");
 }

@@ -92,8 +92,11 @@ struct FakeRecording : device::Recording {
 
 class FakeStream : public device::Stream {
  public:
+  FakeStream() = default;
+  // The same line of work under another owner.
+  explicit FakeStream(void* native) : line_(static_cast<FakeStream*>(native)->line_) {}
   void* native() const override { return const_cast<FakeStream*>(this); }
-  void push(Work work) { (recording_ ? recorded_ : queue_).push_back(std::move(work)); }
+  void push(Work work) { (line_->recording ? line_->recorded : line_->queue).push_back(std::move(work)); }
   void upload(void* to, const void* host, int64_t bytes) override {
     ++fake().uploads;
     move(to, host, bytes, to);
@@ -112,28 +115,22 @@ class FakeStream : public device::Stream {
   }
   void record(device::Event& event) override {
     auto& e = static_cast<FakeEvent&>(event);
-    e.wait = [this] { synchronize(); };
+    e.wait = [line = line_] { drain(*line); };
     push([&e] { e.at = now_ns(); });
   }
   void wait(const device::Event& event) override { static_cast<const FakeEvent&>(event).wait(); }
-  void synchronize() override {
-    PELTON_CHECK(!recording_, "waits while recording");
-    std::vector<Work> queue = std::move(queue_);
-    queue_.clear();
-    if (fake().lost) fail(ErrorCode::device_lost, "FakeSynchronize failed: the device is gone");
-    for (const Work& w : queue) w();
-  }
-  void begin_recording() override { recording_ = true; }
+  void synchronize() override { drain(*line_); }
+  void begin_recording() override { line_->recording = true; }
   std::unique_ptr<device::Recording> end_recording() override {
-    recording_ = false;
+    line_->recording = false;
     auto out = std::make_unique<FakeRecording>();
-    out->work = std::move(recorded_);
-    recorded_.clear();
+    out->work = std::move(line_->recorded);
+    line_->recorded.clear();
     return out;
   }
   void abandon_recording() noexcept override {
-    recording_ = false;
-    recorded_.clear();
+    line_->recording = false;
+    line_->recorded.clear();
   }
   void play(const device::Recording& recording) override {
     ++fake().plays;
@@ -146,8 +143,18 @@ class FakeStream : public device::Stream {
     fake_memory().expect(on_device, bytes);
     push([=] { std::memcpy(to, from, static_cast<size_t>(bytes)); });
   }
-  bool recording_ = false;
-  std::vector<Work> queue_, recorded_;
+  struct Line {
+    bool recording = false;
+    std::vector<Work> queue, recorded;
+  };
+  static void drain(Line& line) {
+    PELTON_CHECK(!line.recording, "waits while recording");
+    std::vector<Work> queue = std::move(line.queue);
+    line.queue.clear();
+    if (fake().lost) fail(ErrorCode::device_lost, "FakeSynchronize failed: the device is gone");
+    for (const Work& w : queue) w();
+  }
+  std::shared_ptr<Line> line_ = std::make_shared<Line>();
 };
 
 class FakeDevice : public device::Device {
@@ -166,7 +173,9 @@ class FakeDevice : public device::Device {
   int64_t free_bytes() const override { return fake().limit_bytes - fake_memory().used(); }
   int64_t peak_bytes() const override { return fake_memory().used(); }
   std::unique_ptr<device::Stream> make_stream() override { return std::make_unique<FakeStream>(); }
-  std::unique_ptr<device::Stream> adopt_stream(void*) override { return std::make_unique<FakeStream>(); }
+  std::unique_ptr<device::Stream> adopt_stream(void* native) override {
+    return std::make_unique<FakeStream>(native);
+  }
   std::unique_ptr<device::Event> make_event(bool) override { return std::make_unique<FakeEvent>(); }
 
  private:
@@ -187,14 +196,18 @@ class FakeKernel : public backend::Kernel {
     for (size_t i = 0; i < out.size(); ++i) fake_memory().expect(out[i], outputs_[i].bytes());
     fake_memory().expect(args.scratch, 128);
     void* scratch = args.scratch;
+    const uint64_t* key = args.random_on_device;
+    bool draws = graph_.op(id_).effects == ir::Effects::random;
+    if (draws) fake_memory().expect(key, 16);
     static_cast<FakeStream*>(args.stream)->push([=, this] {
       std::memset(scratch, 0xCD, 128);
-      compute(in, out);
+      compute(in, out, draws ? ir::RandomKey{key[0], key[1]} : ir::RandomKey{});
     });
   }
 
  private:
-  void compute(const std::vector<const void*>& in, const std::vector<void*>& out) const {
+  void compute(const std::vector<const void*>& in, const std::vector<void*>& out,
+               const ir::RandomKey& random) const {
     std::vector<ir::HostValue> inputs, results(out.size());
     for (size_t i = 0; i < in.size(); ++i) {
       const backend::TensorSpec& spec = inputs_[i];
@@ -211,7 +224,7 @@ class FakeKernel : public backend::Kernel {
           options.symbols = symbols_;
           return interp::run(g, args, {}, options).outputs;
         };
-    ir::EvalContext context{graph_, graph_[id_], inputs, results, symbols_, {}, body};
+    ir::EvalContext context{graph_, graph_[id_], inputs, results, symbols_, random, body};
     graph_[id_].op->eval(context);
     for (size_t i = 0; i < out.size(); ++i)
       std::memcpy(out[i], ir::to_physical(results[i].tensor, outputs_[i].layout).data(),
@@ -232,7 +245,7 @@ inline void add_fake_kernels(backend::Registry& registry) {
   registry.add_device(device::Kind::cuda, open_fake);
   backend::Implementation any;
   any.name = "fake.any";
-  any.ops = {"add", "neg", "mul", "concat", "reduce_sum", "slice", "gather"};
+  any.ops = {"add", "neg", "mul", "concat", "reduce_sum", "slice", "gather", "random_uniform"};
   any.refuse = [](const ir::Graph&, ir::NodeId, const device::Target&) { return std::string(); };
   any.prepare = [](const backend::Instance& i, const device::Target&) -> std::unique_ptr<backend::Kernel> {
     return std::make_unique<FakeKernel>(i);

@@ -5,7 +5,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/file.h"
 #include "support/expect_error.h"
+#include "support/temp_dir.h"
+#include "train/loader.h"
 
 using namespace pelton;
 using namespace pelton::train;
@@ -122,4 +125,27 @@ TEST_CASE("recipe: the schema names every section, option and optimizer") {
   }
   CHECK(schema["properties"]["optimizer"]["oneOf"].size() == optimizers().size());
   CHECK(schema["additionalProperties"] == false);
+}
+
+TEST_CASE("token source: windows by stride, the last one whole") {
+  test::TempDir folder;
+  std::string path = folder / "a.txt";
+  write_file(path, "abcdefghij");
+  auto apart = token_source({path}, "text", 3, 3), close = token_source({path}, "text", 3, 2);
+  CHECK(apart->size() == 3);
+  CHECK(close->size() == 4);  // from 0, 2, 4, 6
+  CHECK(apart->identity() != close->identity());
+  data::Sample s = close->read(3);
+  CHECK(s.at("tokens").get_int(0) == 'g');
+  CHECK(s.at("label").get_int(2) == 'j');
+}
+
+TEST_CASE("recipe: fp16 scales the loss, between its bounds") {
+  Recipe r = parse_recipe(kGood, "r", ".",
+                          {"step.precision=fp16", "step.loss_scale=1024", "step.full_precision=[\"0\"]"});
+  CHECK(r.scaling.on);
+  CHECK(r.scaling.initial == 1024);
+  CHECK(r.full_precision == std::vector<std::string>{"0"});
+  CHECK(!parse_recipe(kGood, "r", ".", {"step.precision=bf16"}).scaling.on);
+  refused(ErrorCode::usage, {"loss_scale is 0.5", "floor 1", "ceiling"}, "clip_norm = 1", "loss_scale = 0.5");
 }

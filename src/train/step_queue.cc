@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/step_queue.h"
+
+#include <cstring>
+
+namespace pelton::train {
+
+namespace {
+
+constexpr int64_t kAlignment = 256;
+
+}  // namespace
+
+std::vector<StepQueue::Part> StepQueue::layout(const ir::Graph& g, const std::vector<ir::ValueId>& values,
+                                               int64_t& bytes) {
+  std::vector<Part> parts;
+  for (ir::ValueId v : values) {
+    const ir::Type& type = g.type(v);
+    std::optional<Dims> dims = as_dims(type.shape);
+    PELTON_CHECK(type.is_tensor() && dims, "a step takes or yields ", type.str());
+    parts.push_back({type.dtype, *dims, bytes, byte_size(type.dtype, element_count(*dims))});
+    bytes += (parts.back().bytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  return parts;
+}
+
+StepQueue::StepQueue(const runtime::Executable& executable, runtime::Context& context)
+    : executable_(executable), context_(context) {
+  const ir::Graph& g = executable.graph();
+  inputs_ = layout(g, g.inputs, input_bytes_);
+  outputs_ = layout(g, g.outputs, output_bytes_);
+  device::Device& device = *executable.device();
+  device.activate();
+  compute_ = device.make_stream();
+  copy_ = device.make_stream();
+}
+
+StepQueue::~StepQueue() {
+  try {
+    executable_.device()->activate();
+    copy_->synchronize();
+    compute_->synchronize();
+  } catch (const Error&) {
+    // A lost device; the run has failed with it already.
+  }
+}
+
+void StepQueue::start(const std::vector<Tensor>& inputs, const ir::RandomKey& random) {
+  PELTON_CHECK(pending_ < kMost && inputs.size() == inputs_.size(), pending_, " steps, ", inputs.size(),
+               " inputs");
+  std::shared_ptr<device::Device> device = executable_.shared_device();
+  device->activate();
+  if (lanes_.size() <= next_) {
+    using Where = device::Memory::Where;
+    Lane lane;
+    lane.staged = {device, input_bytes_, "inputs of a step on their way", Where::pinned};
+    lane.inputs = {device, input_bytes_, "inputs of a step"};
+    lane.outputs = {device, output_bytes_, "results of a step"};
+    lane.results = {device, output_bytes_, "results of a step on their way", Where::pinned};
+    lane.uploaded = device->make_event(false);
+    lane.done = device->make_event(false);
+    lanes_.push_back(std::move(lane));
+  }
+  Lane& lane = lanes_[next_];
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Part& part = inputs_[i];
+    if (inputs[i].dtype() != part.dtype || inputs[i].dims() != part.dims)
+      fail(ErrorCode::bad_shape,
+           cat("expected ", ir::Type::tensor(part.dtype, to_shape(part.dims)).str(), ", got ",
+               inputs[i].str()),
+           cat("input ", i, " of the step"));
+    if (part.bytes == 0) continue;
+    std::memcpy(lane.staged.bytes_at(part.offset), inputs[i].data(), static_cast<size_t>(part.bytes));
+    copy_->upload(lane.inputs.bytes_at(part.offset), lane.staged.bytes_at(part.offset), part.bytes);
+  }
+  copy_->record(*lane.uploaded);
+  compute_->wait(*lane.uploaded);
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    context_.bind_device_input(i, inputs_[i].dims, lane.inputs.bytes_at(inputs_[i].offset));
+  for (size_t i = 0; i < outputs_.size(); ++i)
+    context_.bind_device_output(i, lane.outputs.bytes_at(outputs_[i].offset), outputs_[i].bytes);
+  context_.run_bound({.random = random, .stream = compute_->native()});
+  compute_->download(lane.results.get(), lane.outputs.get(), output_bytes_);
+  compute_->record(*lane.done);
+  next_ = (next_ + 1) % kMost;
+  ++pending_;
+}
+
+std::vector<Tensor> StepQueue::finish() {
+  PELTON_CHECK(pending_ > 0, "no step is on its way");
+  executable_.device()->activate();
+  Lane& lane = lanes_[(next_ + kMost - pending_) % kMost];
+  --pending_;
+  lane.done->synchronize();
+  std::vector<Tensor> out;
+  for (const Part& part : outputs_) {
+    Tensor t(part.dtype, part.dims);
+    if (part.bytes > 0)
+      std::memcpy(t.mutable_data(), lane.results.bytes_at(part.offset), static_cast<size_t>(part.bytes));
+    out.push_back(std::move(t));
+  }
+  return out;
+}
+
+void StepQueue::clear() {
+  while (pending_ > 0) finish();
+  for (size_t i = 0; i < outputs_.size(); ++i) context_.bind_output(i, nullptr, 0);
+}
+
+}  // namespace pelton::train

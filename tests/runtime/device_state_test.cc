@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// State that a device updates in place, and random numbers of recorded runs.
+#include <doctest/doctest.h>
+
+#include <cstring>
+
+#include "interp/interpreter.h"
+#include "ir/text.h"
+#include "runtime/executable.h"
+#include "runtime/fake_device.h"
+
+using namespace pelton;
+using namespace pelton::ir;
+using namespace pelton::runtime;
+using pelton::test::fake;
+
+namespace {
+
+const backend::Registry& registry() {
+  static backend::Registry* r = [] {
+    auto* made = new backend::Registry;
+    test::add_fake_kernels(*made);
+    return made;
+  }();
+  return *r;
+}
+
+std::shared_ptr<const Executable> load(const std::string& text) {
+  auto plan = std::make_shared<Plan>();
+  plan->graph = parse_graph(text);
+  plan->target = device::cuda_target(90);
+  return Executable::create(plan, registry(), plan->target, {.check_memory = true});
+}
+
+Tensor filled(double v) {
+  return from_doubles(DType::f32, {1024}, std::vector<double>(1024, v));
+}
+
+// Runs a graph with one input and slots of f32[1024] on the device and in the interpreter, step by step.
+int64_t follow(const std::string& text, int rounds = 5) {
+  auto e = load(text);
+  Context c = e->context();
+  std::vector<Tensor> state;
+  for (const Slot& s : e->graph().slots) state.push_back(s.initial.defined() ? s.initial : filled(0));
+  int64_t before = test::fake_memory().used();
+  for (int round = 0; round < rounds; ++round) {
+    CAPTURE(round);
+    Tensor x = filled(round + 1);
+    auto expected = interp::run(e->graph(), {x}, std::vector<HostValue>(state.begin(), state.end()));
+    auto got = c.run_tensors({x});
+    for (size_t i = 0; i < got.size(); ++i) CHECK(got[i].same_bytes(expected.outputs[i].tensor));
+    for (size_t i = 0; i < state.size(); ++i)
+      if (const Tensor& next = expected.next_state[i].tensor; next.defined()) state[i] = next;
+    if (round % 2)
+      for (size_t i = 0; i < state.size(); ++i) CHECK(c.state(i).same_bytes(state[i]));
+  }
+  return test::fake_memory().used() - before;
+}
+
+}  // namespace
+
+TEST_CASE("device state: the next value is written over the old one where that is read no more") {
+  // x, the slot, and the result of the run; nothing for the next value
+  int64_t in_place = follow(R"(graph "g"(%x: f32[1024]) {
+  slot %s statistic "s" : f32[1024]
+  %0 = mul(%s, %x) : f32[1024]
+  %1 = add(%s, %x) : f32[1024]
+  next %s = %1
+  return %0 @"y"
+})");
+  CHECK(in_place < 3 * 4096 + 2048);
+}
+
+TEST_CASE("device state: a later reader of the old value sees the old value") {
+  follow(R"(graph "g"(%x: f32[1024]) {
+  slot %s statistic "s" : f32[1024]
+  %0 = add(%s, %x) : f32[1024]
+  %1 = mul(%s, %x) : f32[1024]
+  next %s = %0
+  return %1 @"y"
+})");
+  follow(R"(graph "late"(%x: f32[1024]) {
+  slot %s statistic "s" : f32[1024]
+  %0 = add(%s, %x) : f32[1024]
+  %1 = reshape(%s) {dims = dims[32,32]} : f32[32,32]
+  %2 = neg(%1) : f32[32,32]
+  next %s = %0
+  return %2 @"y"
+})");
+}
+
+TEST_CASE("device state: slots that exchange their values, moved reads, results that are state") {
+  follow(R"(graph "exchange"(%x: f32[1024]) {
+  slot %a statistic "a" : f32[1024]
+  slot %b statistic "b" : f32[1024]
+  %0 = add(%b, %x) : f32[1024]
+  %1 = neg(%a) : f32[1024]
+  next %a = %0
+  next %b = %1
+  return %x @"y"
+})");
+  follow(R"(graph "moved"(%x: f32[1024]) {
+  slot %a statistic "a" : f32[1024]
+  %0 = slice(%a) {axes = [0], sizes = dims[1], starts = dims[0], steps = [1]} : f32[1]
+  %1 = add(%x, %0) : f32[1024]
+  %2 = concat(%0, %1) {axis = 0} : f32[1025]
+  %3 = slice(%2) {axes = [0], sizes = dims[1024], starts = dims[1], steps = [1]} : f32[1024]
+  next %a = %3
+  return %2 @"y"
+})");
+  follow(R"(graph "result"(%x: f32[1024]) {
+  slot %a statistic "a" : f32[1024]
+  %0 = add(%a, %x) : f32[1024]
+  next %a = %0
+  return %a @"old", %0 @"new"
+})");
+}
+
+TEST_CASE("device state: steps on the host see the state as it is on the device") {
+  follow(R"(graph "host"(%x: f32[1024]) {
+  slot %a statistic "a" : f32[1024]
+  %0 = exp(%a) : f32[1024]
+  %1 = add(%a, %x) : f32[1024]
+  next %a = %1
+  return %0 @"y"
+})");
+  follow(R"(graph "host_after"(%x: f32[1024]) {
+  slot %a statistic "a" : f32[1024]
+  %0 = add(%a, %x) : f32[1024]
+  %1 = exp(%0) : f32[1024]
+  next %a = %0
+  return %1 @"y"
+})");
+}
+
+TEST_CASE("device random: a recorded run draws the numbers of its step") {
+  auto e = load(R"(graph "draw"(%x: f32[8]) {
+  %0 = random_uniform() {dims = dims[8], dtype = f32, stream = 7} : f32[8]
+  %1 = add(%0, %x) : f32[8]
+  return %1 @"y"
+})");
+  Context c = e->context();
+  Tensor x = Tensor::zeros(DType::f32, {8}), last;
+  int plays = fake().plays;
+  for (uint64_t step = 0; step < 5; ++step) {
+    RunOptions options{.random = {3, step}};
+    interp::Options plain;
+    plain.random = options.random;
+    Tensor y = c.run_tensors({x}, options)[0];
+    CHECK(y.same_bytes(interp::run(e->graph(), {x}, {}, plain).outputs[0].tensor));
+    CHECK(!(last.defined() && y.same_bytes(last)));
+    last = y;
+  }
+  CHECK(fake().plays - plays == 4);
+}
+
+TEST_CASE("device random: runs on the caller's stream that nobody waits for keep their keys and inputs") {
+  auto e = load(R"(graph "ahead"(%x: f32[8]) {
+  %0 = random_uniform() {dims = dims[8], dtype = f32, stream = 7} : f32[8]
+  %1 = add(%0, %x) : f32[8]
+  return %1 @"y"
+})");
+  std::shared_ptr<device::Device> device = test::open_fake({});
+  auto stream = device->make_stream();
+  device::Memory out(device, 6 * 256, "results");
+  Context c = e->context();
+  std::vector<Tensor> inputs;
+  for (int step = 0; step < 6; ++step)
+    inputs.push_back(from_doubles(DType::f32, {8}, std::vector<double>(8, step)));
+  for (int step = 0; step < 6; ++step) {
+    c.bind_input(0, {8}, inputs[static_cast<size_t>(step)].data());
+    c.bind_device_output(0, out.bytes_at(step * 256), 32);
+    c.run_bound({.random = {3, static_cast<uint64_t>(step)}, .stream = stream->native()});
+  }
+  stream->synchronize();
+  for (int step = 0; step < 6; ++step) {
+    CAPTURE(step);
+    interp::Options plain;
+    plain.random = {3, static_cast<uint64_t>(step)};
+    Tensor y = interp::run(e->graph(), {inputs[static_cast<size_t>(step)]}, {}, plain).outputs[0].tensor;
+    CHECK(std::memcmp(out.bytes_at(step * 256), y.data(), 32) == 0);
+  }
+}
