@@ -51,7 +51,7 @@ endif()
 
 file(GLOB serve_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/serve/*.cc)
 if(NOT serve_on)
-  list(FILTER serve_sources EXCLUDE REGEX "/(run_server|otlp|log_file).cc$")
+  list(FILTER serve_sources EXCLUDE REGEX "/(run_server|otlp|log_writer).cc$")
   list(APPEND serve_sources ${CMAKE_SOURCE_DIR}/src/serve/off/no_server.cc)
 endif()
 pelton_layer(serve DIR serve SEES serve_core serve_engine DEPENDS cli11 toml SOURCES ${serve_sources})

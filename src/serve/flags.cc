@@ -275,14 +275,14 @@ void add_serve_flags(CLI::App& app, ServeOptions& o) {
       ->capture_default_str();
   app.add_option_function<int>(
       "--log-verbose",
-      [](int v) {
-        if (v > 0) set_log_level(LogLevel::debug);
+      [&o](int v) {
+        if (v > 0) o.log_level = LogLevel::debug;
       },
       "Above 0: log details");
   app.add_option_function<bool>(
       "--log-info",
-      [](bool v) {
-        if (v) set_log_level(LogLevel::info);
+      [&o](bool v) {
+        if (v && !o.log_level) o.log_level = LogLevel::info;
       },
       "Log each model that is loaded or unloaded");
   app.add_option_function<bool>(

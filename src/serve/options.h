@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/log.h"
 #include "serve/core/access.h"
 #include "serve/core/core.h"
 
@@ -35,7 +37,8 @@ struct ServeOptions {
   std::vector<std::pair<std::string, std::string>> engines;   // backend name, shared library
   std::string trace_url = "http://localhost:4318/v1/traces";  // collector of mode opentelemetry
   std::map<std::string, std::string> trace_resource;
-  double exit_timeout_s = 30;  // how long SIGTERM waits for requests under way
+  std::optional<LogLevel> log_level;  // of the flags --log-info and --log-verbose
+  double exit_timeout_s = 30;         // how long SIGTERM waits for requests under way
 };
 
 // Runs until SIGINT or SIGTERM, then drains. Prints the ready line with the addresses on standard output (one

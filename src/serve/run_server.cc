@@ -13,7 +13,7 @@
 #include "base/thread_pool.h"
 #include "serve/grpc/server.h"
 #include "serve/http/server.h"
-#include "serve/log_file.h"
+#include "serve/log_writer.h"
 #include "serve/options.h"
 #include "serve/otlp.h"
 
@@ -105,7 +105,11 @@ void print_ready(const FrontEnds& f, bool json) {
 int run_server(const ServeOptions& options, const BackendTable& backends, bool json) {
   install_interrupt_handlers();
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of its write, not the end
-  if (!options.core.log_file.empty()) log_to_file(options.core.log_file);
+  if (options.log_level) set_log_level(*options.log_level);
+  start_log_writer(options.core.log_file);
+  struct LastLines {
+    ~LastLines() { stop_log_writer(); }
+  } last_lines;  // after everything below has said what it has to say
   CoreOptions core_options = options.core;
   std::unique_ptr<OtlpExporter> exporter;  // outlives the core, whose traces it takes
   if (core_options.trace.opentelemetry) {

@@ -6,6 +6,7 @@ import random
 import resource
 import socket
 import struct
+import subprocess
 import threading
 import time
 
@@ -175,3 +176,101 @@ def test_garbage_never_ends_the_server(server):
             except (TimeoutError, ConnectionResetError):
                 pass
     assert server.infer("id", [1])[1]["outputs"][0]["data"] == [1]
+
+
+def test_a_standard_error_that_nobody_reads_stops_nobody(serve):
+    """Far more log lines than the pipe holds; once it is read, a line tells how many were dropped."""
+    add_model(serve.repository, "id", identity())
+    add_model(serve.repository, "bad", "n" * 5000 + ": 1")
+    server = serve("--exit-on-error=false", "--model-control-mode=explicit", "--load-model=id")
+    for _ in range(400):                                            # 4 MB
+        assert server.json("/v2/repository/models/bad/load", b"", "POST")[0] == 400
+        assert server.infer("id", [1])[0] == 200
+    status, err = server.stop()
+    assert status == 143 and "unknown field 'nnn" in err
+    assert "log messages were dropped" in err
+
+
+CLOCK = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+/* The wall clock, moved by as many seconds as the file named by MOVED_CLOCK is long, less a day. */
+static long moved(void) {
+  static int file = -1;
+  if (file < 0) file = open(getenv("MOVED_CLOCK"), O_RDONLY | O_CLOEXEC);
+  return (long)lseek(file, 0, SEEK_END) - 86400;
+}
+int clock_gettime(clockid_t clock, struct timespec* t) {
+  long r = syscall(SYS_clock_gettime, clock, t);
+  if (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE) t->tv_sec += moved();
+  return (int)r;
+}
+int gettimeofday(struct timeval* t, void* zone) {
+  struct timespec s;
+  (void)zone;
+  clock_gettime(CLOCK_REALTIME, &s);
+  t->tv_sec = s.tv_sec;
+  t->tv_usec = s.tv_nsec / 1000;
+  return 0;
+}
+time_t time(time_t* t) {
+  struct timespec s;
+  clock_gettime(CLOCK_REALTIME, &s);
+  if (t) *t = s.tv_sec;
+  return s.tv_sec;
+}
+"""
+
+
+def test_a_clock_that_jumps_disturbs_nobody(serve, tmp_path, monkeypatch):
+    """Hours forth and back under delays, time-outs, deadlines, idle times and keep-alive connections."""
+    source, library, clock = tmp_path / "clock.c", tmp_path / "clock.so", tmp_path / "clock"
+    source.write_text(CLOCK)
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", str(source), "-o", str(library), "-ldl"], check=True)
+    clock.write_bytes(b"")
+    os.truncate(clock, 86400)
+    add_model(serve.repository, "id", identity(more='max_batch_size: 4 dynamic_batching { max_queue_delay_microseconds: 20000 default_queue_policy '
+                                                    '{ timeout_action: REJECT default_timeout_microseconds: 5000000 } }'))
+    add_model(serve.repository, "slow", identity(more='parameters { key: "execute_delay_ms" value { string_value: "100" } }'))
+    monkeypatch.setenv("LD_PRELOAD", str(library))
+    monkeypatch.setenv("MOVED_CLOCK", str(clock))
+    log = tmp_path / "log"
+    server = serve("--header-timeout-secs=3", f"--log-file={log}", "--log-verbose=1", "--model-control-mode=explicit", "--load-model=*")
+    monkeypatch.delenv("LD_PRELOAD")
+    kept = connect(server)
+    stop, wrong, right = threading.Event(), [], [0]
+
+    def honest(model, k):
+        while not stop.is_set():
+            began = time.monotonic()
+            status, answer = server.infer(model, [k, k], shape=[1, 2] if model == "id" else [2])
+            took = time.monotonic() - began
+            if status == 200 and answer["outputs"][0]["data"] == [k, k] and took < 3:
+                right[0] += 1
+            else:
+                wrong.append((status, answer, took))
+
+    threads = [threading.Thread(target=honest, args=a) for a in (("id", 1), ("id", 2), ("slow", 3))]
+    for t in threads:
+        t.start()
+    for seconds in (3600, -3600, 40000, -80000, 0):
+        os.truncate(clock, 86400 + seconds)
+        time.sleep(0.3)
+        kept.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert kept.recv(1000).startswith(b"HTTP/1.1 200")
+        assert server.json("/v2/repository/models/id/load", b"", "POST")[0] == 200
+    stop.set()
+    for t in threads:
+        t.join()
+    assert right[0] > 20 and not wrong
+    _, _, counted = server.request("/metrics", base=server.metrics)
+    assert b'nv_inference_request_failure{model="id",version="1",reason="REJECTED"} 0' in counted
+    server.stop()
+    days = {line[:13] for line in log.read_text().splitlines()}
+    assert len(days) > 2                                            # the preload did move the clock

@@ -340,3 +340,127 @@ def test_what_is_wrong_with_a_model_is_said(serve):
     assert status == 400 and "a load request may not" in answer["error"]
     plain = {k: v for k, v in config.items() if k != "default_model_filename"}
     assert server.json(load, {"parameters": {"config": json.dumps(plain)}})[0] == 200
+
+
+RECURSE = '''
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        out = []
+        for r in requests:
+            n = int(pb_utils.get_input_tensor_by_name(r, "INPUT0").as_numpy()[0])
+            if n > 0:
+                inner = pb_utils.InferenceRequest(model_name=self.other, requested_output_names=["OUTPUT0"],
+                                                  inputs=[pb_utils.Tensor("INPUT0", np.array([n - 1], np.int32))]).exec()
+                if inner.has_error():
+                    out.append(pb_utils.InferenceResponse(error=inner.error()))
+                    continue
+                n = int(pb_utils.get_output_tensor_by_name(inner, "OUTPUT0").as_numpy()[0]) + 1
+            out.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT0", np.array([n], np.int32))]))
+        return out
+
+    def initialize(self, args):
+        self.other = "%s"
+'''
+
+
+def test_a_model_that_would_wait_for_itself_is_told_so(serve):
+    """Calls in a circle: served while an instance is free, refused by name when the last one is held by those who wait."""
+    add_model(serve.repository, "self", INT_IO, files={"1/model.py": RECURSE % "self"})
+    add_model(serve.repository, "three", INT_IO + " instance_group { count: 3 }", files={"1/model.py": RECURSE % "three"})
+    add_model(serve.repository, "ping", INT_IO, files={"1/model.py": RECURSE % "pong"})
+    add_model(serve.repository, "pong", INT_IO, files={"1/model.py": RECURSE % "ping"})
+    server = start(serve)
+    ask = lambda model, n: server.infer(model, [n], "INT32")  # noqa: E731
+    assert ask("self", 0)[1]["outputs"][0]["data"] == [0]
+    status, answer = ask("self", 1)
+    assert status == 503 and "a call of model 'self' would wait for ever" in answer["error"]
+    assert ask("three", 2)[1]["outputs"][0]["data"] == [2]
+    assert "would wait for ever: its 3 instances are held" in ask("three", 3)[1]["error"]
+    assert ask("ping", 1)[1]["outputs"][0]["data"] == [1]
+    assert "a call of model 'ping' would wait for ever" in ask("ping", 2)[1]["error"]
+    # Circles that close from both sides, and ones that do not, all at once: everybody gets an answer.
+    answers = []
+    threads = [threading.Thread(target=lambda m=m: answers.extend(ask(m, n) for n in (0, 1, 2, 1, 0)))
+               for m in ("ping", "pong", "three", "self", "ping", "three")]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(60)
+    assert len(answers) == 30
+    assert all(status == 200 or "would wait for ever" in answer["error"] for status, answer in answers)
+    assert ask("ping", 1)[0] == ask("three", 2)[0] == 200
+
+
+def test_a_crash_takes_one_request_of_many_along(serve):
+    """Quick requests are in the process many at a time; those behind the fatal one go to its successor."""
+    add_model(serve.repository, "crash", INT_IO, files={"1/model.py": CRASH})
+    server = start(serve)
+    client = grpc.InferenceServerClient(server.grpc)
+    answers = queue.Queue()
+    for _ in range(50):
+        client.infer("crash", tensors(grpc, INPUT0=np.array([1], np.int32)))        # it is known to be quick
+    kinds = [-1 if i in (40, 41, 90) else i for i in range(150)]
+    for i, n in enumerate(kinds):
+        client.async_infer("crash", tensors(grpc, INPUT0=np.array([n], np.int32)), request_id=str(i),
+                           callback=lambda result, error, i=i: answers.put((i, result, error)))
+    seen = {}
+    for _ in kinds:
+        i, result, error = answers.get(timeout=60)
+        assert i not in seen
+        seen[i] = error
+    assert [i for i, error in seen.items() if error] and {i for i, error in seen.items() if error} == {40, 41, 90}
+    assert all("ended with signal 9" in str(seen[i]) for i in (40, 41, 90))
+
+
+NOISY = '''
+import os
+import sys
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        print("hello from the model", file=sys.stderr, flush=True)
+        os.write(1, b"x" * 200000 + b"\\n")
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT0", r.inputs()[0].as_numpy())]) for r in requests]
+'''
+
+
+def test_a_model_may_print_what_nobody_reads(serve):
+    add_model(serve.repository, "noisy", INT_IO, files={"1/model.py": NOISY})
+    server = start(serve)
+    for i in range(20):                                             # 4 MB into a pipe that nobody reads
+        assert server.infer("noisy", [i], "INT32")[1]["outputs"][0]["data"] == [i]
+    _, err = server.stop()
+    assert "noisy: hello from the model" in err
+
+
+def test_values_are_the_models_own_and_kept_when_it_keeps_them(serve):
+    """Inputs of earlier requests stay as they were, though later ones came through the same socket."""
+    keep = '''
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.kept = []
+
+    def execute(self, requests):
+        out = []
+        for r in requests:
+            self.kept.append(r.inputs()[0].as_numpy())
+            assert self.kept[-1].flags.aligned
+            out.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT0", np.array([sum(int(k.sum()) for k in self.kept)], np.int64))]))
+        return out
+'''
+    add_model(serve.repository, "keep", 'backend: "python" input { name: "INPUT0" data_type: TYPE_INT32 dims: -1 } '
+              'output { name: "OUTPUT0" data_type: TYPE_INT64 dims: 1 }', files={"1/model.py": keep})
+    server = start(serve)
+    client = http.InferenceServerClient(server.http)
+    total = 0
+    for i, size in enumerate((1, 3, 100_000, 7, 1_000_000, 2, 65_536, 16_384, 5)):
+        total += i * size
+        assert client.infer("keep", tensors(http, INPUT0=np.full(size, i, np.int32))).as_numpy("OUTPUT0")[0] == total

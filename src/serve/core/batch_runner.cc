@@ -27,28 +27,22 @@ Error error_from_current_exception(const std::string& model) {
   }
 }
 
-void BatchRunner::execute(Instance& instance, Batch& batch,
-                          const std::function<void(BatchRun&)>& before_finish) {
+BatchRun BatchRunner::prepare(Batch& batch) {
   BatchRun run;
   run.requests = batch.requests;
   run.responses.resize(batch.requests.size());
   run.rows = 0;
   run.responder = this;
-  const auto start = Clock::now();
-  int64_t counted_rows = 0;
+  run.start = run.input_end = run.infer_end = Clock::now();
   for (const RequestPtr& r : batch.requests) {
     run.rows += r->rows;
-    if (r->counted) counted_rows += r->rows;
-    r->compute_start = r->input_end = r->infer_end = r->compute_end = start;
+    if (r->counted) run.counted_rows += r->rows;
+    r->compute_start = r->input_end = r->infer_end = r->compute_end = run.start;
   }
-  run.input_end = run.infer_end = start;
-  try {
-    instance.execute(run);
-  } catch (...) {
-    const Error error = error_from_current_exception(name_);
-    for (Response& r : run.responses) r.outputs.clear(), r.error = error;
-  }
-  if (before_finish) before_finish(run);
+  return run;
+}
+
+void BatchRunner::complete(Batch& batch, BatchRun& run) {
   for (size_t i = 0; i < batch.requests.size(); ++i) {
     Response& response = run.responses[i];
     if (response.error || !batch.requests[i]) continue;
@@ -62,19 +56,51 @@ void BatchRunner::execute(Instance& instance, Batch& batch,
     }
   }
   const auto end = Clock::now();
-  if (run.infer_end == start) run.infer_end = end;
-  if (counted_rows)
-    stats_->record_execution(static_cast<uint64_t>(counted_rows), ns_between(start, run.input_end),
+  if (run.infer_end == run.start) run.infer_end = end;
+  if (run.counted_rows)
+    stats_->record_execution(static_cast<uint64_t>(run.counted_rows), ns_between(run.start, run.input_end),
                              ns_between(run.input_end, run.infer_end), ns_between(run.infer_end, end));
   for (const RequestPtr& r : batch.requests) {
     if (!r) continue;
-    r->compute_start = start;
+    r->compute_start = run.start;
     r->input_end = run.input_end;
     r->infer_end = run.infer_end;
     r->compute_end = end;
   }
   batch.responses = std::move(run.responses);
   batch.again = std::move(run.again);
+}
+
+void BatchRunner::execute(Instance& instance, Batch& batch,
+                          const std::function<void(BatchRun&)>& before_finish) {
+  BatchRun run = prepare(batch);
+  try {
+    instance.execute(run);
+  } catch (...) {
+    run.fail(error_from_current_exception(name_));
+  }
+  if (before_finish) before_finish(run);
+  complete(batch, run);
+}
+
+void BatchRunner::begin(Instance& instance, Batch&& batch, std::function<void(Batch&&)> done) {
+  struct Flight {
+    Batch batch;
+    BatchRun run;
+  };
+  auto flight = std::make_shared<Flight>();
+  flight->batch = std::move(batch);
+  flight->run = prepare(flight->batch);
+  auto end = [this, flight, done = std::move(done)] {
+    complete(flight->batch, flight->run);
+    done(std::move(flight->batch));
+  };
+  try {
+    instance.begin(flight->run, end);
+  } catch (...) {
+    flight->run.fail(error_from_current_exception(name_));
+    end();
+  }
 }
 
 void BatchRunner::answer(Request& request, Response&& response) {

@@ -35,6 +35,8 @@ class BatchRunner final : public Responder {
 
   // `before_finish` may look at and change what the engine returned.
   void execute(Instance& instance, Batch& batch, const std::function<void(BatchRun&)>& before_finish = {});
+  // The same in two halves: begins the execution; `done` gets the batch with its responses, on any thread.
+  void begin(Instance& instance, Batch&& batch, std::function<void(Batch&&)> done);
   // Answers what the batch still holds.
   void deliver(Batch&& batch);
   // Answers one request with an error that is not the engine's.
@@ -46,6 +48,8 @@ class BatchRunner final : public Responder {
   void finish(RequestPtr request, std::optional<Response>&& last) override;
 
  private:
+  BatchRun prepare(Batch& batch);
+  void complete(Batch& batch, BatchRun& run);
   void answer(Request& request, Response&& response);
 
   const std::string name_;

@@ -44,6 +44,7 @@ std::map<std::string, std::string> Core::start() {
     calls.ready = [this](const std::string& model, const std::string& version) {
       return repository_->ready(model, version);
     };
+    calls.post = [this](std::function<void()> task) { admin_.post(std::move(task)); };
     options_.services->open(std::move(calls));
   }
   return repository_->start();
@@ -64,7 +65,9 @@ bool Core::ready() const {
 void Core::infer(RequestPtr request) const {
   std::shared_ptr<const Model> model;
   try {
-    if (draining()) fail(ErrorCode::busy, "the server is stopping", request->model, "retry elsewhere");
+    // What a model asks for on behalf of a request under way is still answered.
+    if (draining() && !request->wait)
+      fail(ErrorCode::busy, "the server is stopping", request->model, "retry elsewhere");
     read_reserved_parameters(*request);
     model = repository_->find(request->model, request->version);
     if (model->config().decoupled && !request->streams)

@@ -4,6 +4,7 @@
 // name.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -34,8 +35,13 @@ struct BatchRun {
   std::vector<Response> responses;
   std::vector<char> again;  // iterative models: set where the request is to run again; empty: nowhere
   int64_t rows = 1;
-  Clock::time_point input_end, infer_end;
+  Clock::time_point start, input_end, infer_end;  // an engine with a queue of its own may move `start`
+  int64_t counted_rows = 0;                       // of requests that are part of the statistics
   Responder* responder = nullptr;
+
+  void fail(const Error& error) {
+    for (Response& r : responses) r.outputs.clear(), r.error = error;
+  }
 };
 
 class Instance {
@@ -43,6 +49,17 @@ class Instance {
   virtual ~Instance() = default;
   // An exception fails every request of the batch.
   virtual void execute(BatchRun& run) = 0;
+
+  // How many executions may be under way at once at this moment, 1 or more. Above 1 the scheduler may begin()
+  // the next one while others run, so that an engine in another process need not wait for the way there and
+  // back.
+  virtual int depth() { return 1; }
+  // Starts an execution and returns; `done` is called once, on any thread, when `run` is filled in. `run`
+  // lives until then. An exception fails every request of the batch, and `done` is not called.
+  virtual void begin(BatchRun& run, std::function<void()> done) {
+    execute(run);
+    done();
+  }
 };
 
 class Engine {
@@ -53,6 +70,9 @@ class Engine {
   // True when an execution takes microseconds and an instance may be used by several threads at once:
   // requests then run in the caller's thread instead of a worker.
   virtual bool instant() const { return false; }
+  // True when executions may ask the server for further inferences; such an engine tells the CallWait of a
+  // request where it runs.
+  virtual bool asks() const { return false; }
 };
 
 class Backend {

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "serve/core/call_graph.h"
 
 namespace pelton::serve {
 namespace {
@@ -196,6 +197,7 @@ void EnsembleScheduler::advance(const std::shared_ptr<Run>& run) {
       r->token = parent.token;
       r->counted = parent.counted;
       r->parent_trace = parent.trace;
+      if (parent.wait) r->wait = parent.wait->fork();
       r->sequence = parent.sequence;
       r->sequence_start = parent.sequence_start;
       r->sequence_end = parent.sequence_end;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/core/request.h"
 
+#include "serve/core/call_graph.h"
+
 namespace pelton::serve {
 
 Request::~Request() {
@@ -12,6 +14,7 @@ void Request::respond(Response&& response) {
   Callback callback = std::move(callback_);
   callback_ = nullptr;
   response.id = id;
+  if (wait) wait->done();
   if (trace) trace->finish(*this, response);
   callback(std::move(response), true);
 }

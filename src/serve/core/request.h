@@ -70,6 +70,7 @@ class CancelToken {
 enum class Stage : uint8_t { queue, compute_input, compute_infer, compute_output };
 inline constexpr int kStages = 4;
 
+class CallWait;
 class Model;
 struct Response;
 class Request;
@@ -122,6 +123,7 @@ class Request {
   Clock::time_point arrival, enqueued, compute_start, input_end, infer_end, compute_end;
   std::string traceparent;  // W3C context of the caller, if any
   std::shared_ptr<RequestTrace> trace, parent_trace;
+  std::shared_ptr<CallWait> wait;  // a model's own request: what its execution waits for; null: a client's
   std::shared_ptr<const Model> target;  // keeps the model loaded until the answer is out
 
  private:

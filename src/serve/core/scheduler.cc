@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "serve/core/call_graph.h"
 #include "serve/core/join.h"
 
 namespace pelton::serve {
@@ -24,12 +25,19 @@ InstanceScheduler::InstanceScheduler(const ModelConfig& config, std::shared_ptr<
     shared_ = engine_->make_instance(0);
     return;
   }
-  for (int i = 0; i < instance_count_; ++i) instances_.push_back(engine_->make_instance(i));
+  for (int i = 0; i < instance_count_; ++i) {
+    lanes_.push_back(std::make_unique<Lane>());
+    lanes_.back()->instance = engine_->make_instance(i);
+  }
 }
 
 InstanceScheduler::~InstanceScheduler() {
   stop();
   for (std::thread& t : threads_) t.join();
+  std::unique_lock lock(mutex_);
+  drained_.wait(lock, [&] {
+    return std::all_of(lanes_.begin(), lanes_.end(), [](const auto& l) { return l->running == 0; });
+  });
 }
 
 void InstanceScheduler::stop() {
@@ -38,8 +46,8 @@ void InstanceScheduler::stop() {
     std::lock_guard lock(mutex_);
     stopping_ = true;
     left = queue_.take_all();
+    for (auto& lane : lanes_) lane->wake.notify_one();
   }
-  wake_.notify_all();
   for (RequestPtr& r : left) {
     stats_->pending.fetch_sub(1, std::memory_order_relaxed);
     runner_.refuse(std::move(r),
@@ -53,7 +61,8 @@ void InstanceScheduler::submit(RequestPtr request) {
     request->enqueued = now;
     Batch batch;
     batch.requests.push_back(std::move(request));
-    return run(*shared_, std::move(batch));
+    runner_.execute(*shared_, batch);
+    return leave(std::move(batch));
   }
   std::optional<Error> refused;
   std::vector<RequestQueue::Dropped> dropped;
@@ -62,17 +71,23 @@ void InstanceScheduler::submit(RequestPtr request) {
     std::lock_guard lock(mutex_);
     if (stopping_)
       refused = Error(ErrorCode::busy, "the server is stopping", config_.name, "retry later");
-    else
-      refused = queue_.push(request, Clock::now(), dropped);
+    else if (request->wait)
+      refused = request->wait->queued(engine_.get(), instance_count_, config_.name);
+    if (!refused) refused = queue_.push(request, Clock::now(), dropped);
     if (!refused) {
       stats_->pending.fetch_add(1, std::memory_order_relaxed);
-      if (idle_ == 0 && static_cast<int>(threads_.size()) < instance_count_) {
+      Lane* lane = idlest_waiting();
+      if (lane && lane->running == 0) {
+        call(*lane);
+      } else if (static_cast<int>(threads_.size()) < instance_count_) {
         const int index = static_cast<int>(threads_.size());
         try {
           threads_.emplace_back([this, index] { work(index); });
         } catch (const std::system_error&) {
           if (threads_.empty()) stranded = queue_.take_all();  // without any thread nobody would ever answer
         }
+      } else if (lane && has_room(*lane)) {
+        call(*lane);
       }
     }
   }
@@ -81,7 +96,6 @@ void InstanceScheduler::submit(RequestPtr request) {
     runner_.refuse(std::move(r), Error(ErrorCode::out_of_memory, "no thread could be started for the model",
                                        config_.name, "lower the number of instances"));
   }
-  if (!refused) wake_.notify_one();
   drop(dropped);
   if (refused) runner_.refuse(std::move(request), *refused);
 }
@@ -113,8 +127,37 @@ size_t InstanceScheduler::plan_batch(Clock::time_point now, Clock::time_point& l
   return 0;
 }
 
+InstanceScheduler::Lane* InstanceScheduler::idlest_waiting() {
+  Lane* best = nullptr;
+  for (auto& lane : lanes_)
+    if (lane->waiting && (!best || lane->running < best->running)) best = lane.get();
+  return best;
+}
+
+void InstanceScheduler::call(Lane& lane) {
+  lane.waiting = false;
+  lane.wake.notify_one();
+}
+
+bool InstanceScheduler::has_room(Lane& lane) const {
+  return lane.running == 0 || lane.running < lane.instance->depth();
+}
+
+bool InstanceScheduler::asked_for(size_t n) const {
+  for (size_t i = 0; i < n; ++i)
+    if (queue_.at(i).wait) return true;
+  return false;
+}
+
+void InstanceScheduler::finished(Lane& lane) {
+  std::lock_guard lock(mutex_);
+  --lane.running;
+  if (lane.waiting && !queue_.empty()) call(lane);
+  if (stopping_) drained_.notify_all();
+}
+
 void InstanceScheduler::work(int index) {
-  Instance& instance = *instances_[static_cast<size_t>(index)];
+  Lane& lane = *lanes_[static_cast<size_t>(index)];
   RateLimiter::Ticket* ticket = tickets_.empty() ? nullptr : tickets_[static_cast<size_t>(index)].get();
   bool held = false;
   auto give_back = [&] {
@@ -123,20 +166,37 @@ void InstanceScheduler::work(int index) {
   };
   std::vector<RequestQueue::Dropped> dropped;
   std::unique_lock lock(mutex_);
+  auto sleep = [&](std::optional<Clock::time_point> until) {
+    give_back();
+    lane.waiting = true;
+    if (until)
+      lane.wake.wait_until(lock, *until);
+    else
+      lane.wake.wait(lock);
+    lane.waiting = false;
+  };
   for (;;) {
-    while (queue_.empty() && !stopping_) {
-      give_back();
-      ++idle_;
-      wake_.wait(lock);
-      --idle_;
+    if (!stopping_ && (queue_.empty() || !has_room(lane))) {
+      sleep({});
+      continue;
     }
     if (stopping_) return give_back();
+    if (lane.running > 0)
+      if (Lane* idle = idlest_waiting(); idle && idle->running == 0) {
+        call(*idle);
+        sleep({});
+        continue;
+      }
     const auto now = Clock::now();
     queue_.expire(now, dropped);
     Batch batch;
     auto look_again = now;
     if (dropped.empty() && !queue_.empty()) {
       if (size_t n = plan_batch(now, look_again)) {
+        if (lane.running > 0 && asked_for(n)) {
+          sleep({});  // behind what runs here it could wait for its own caller
+          continue;
+        }
         if (ticket && !held) {  // the batch is formed once the resources are there
           lock.unlock();
           ticket->acquire();
@@ -145,21 +205,18 @@ void InstanceScheduler::work(int index) {
           continue;
         }
         batch.requests = queue_.take(n, now, dropped);
-        if (!batch.requests.empty()) batch.ticket = next_ticket_++;
+        if (!batch.requests.empty()) batch.ticket = next_ticket_++, ++lane.running;
         stats_->pending.fetch_sub(static_cast<int64_t>(batch.requests.size()), std::memory_order_relaxed);
       } else {
-        give_back();
-        ++idle_;
-        wake_.wait_until(lock, look_again);
-        --idle_;
+        sleep(look_again);
         continue;
       }
     }
     lock.unlock();
     drop(dropped);
-    if (!batch.requests.empty()) run(instance, std::move(batch));
-    give_back();
+    if (!batch.requests.empty()) run(lane, std::move(batch));
     lock.lock();
+    if (lane.running == 0) give_back();
   }
 }
 
@@ -171,8 +228,25 @@ void InstanceScheduler::drop(std::vector<RequestQueue::Dropped>& dropped) {
   dropped.clear();
 }
 
-void InstanceScheduler::run(Instance& instance, Batch&& batch) {
-  runner_.execute(instance, batch);
+void InstanceScheduler::run(Lane& lane, Batch&& batch) {
+  if (!engine_->asks())
+    for (const RequestPtr& r : batch.requests)
+      if (r->wait) r->wait->done();
+  const bool ordered = batching_ && batching_->preserve_ordering && instance_count_ > 1;
+  if (lane.instance->depth() > 1 && tickets_.empty() && !ordered) {
+    runner_.begin(*lane.instance, std::move(batch), [this, &lane](Batch&& answers) {
+      runner_.deliver(std::move(answers));
+      finished(lane);
+    });
+    return;
+  }
+  runner_.execute(*lane.instance, batch);
+  leave(std::move(batch));
+  finished(lane);
+}
+
+// Answers at once, or with preserve_ordering when all batches before it have been answered.
+void InstanceScheduler::leave(Batch&& batch) {
   if (!batching_ || !batching_->preserve_ordering || instance_count_ == 1)
     return runner_.deliver(std::move(batch));
 

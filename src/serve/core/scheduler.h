@@ -37,7 +37,8 @@ class Scheduler {
 };
 
 // A queue and the model's instances, one thread each, started by the first request. With batching, a batch is
-// formed at the moment an instance is free. Engines that are instant run in the submitting thread.
+// formed at the moment an instance is free. An instance of some depth takes further work while it runs,
+// unless another one is idle. Engines that are instant run in the submitting thread.
 class InstanceScheduler : public Scheduler {
  public:
   // `config` outlives the scheduler.
@@ -48,11 +49,25 @@ class InstanceScheduler : public Scheduler {
   void stop() override;
 
  private:
+  struct Lane {
+    std::unique_ptr<Instance> instance;
+    std::condition_variable wake;
+    bool waiting = false;  // its thread waits and has not been called
+    int running = 0;       // executions under way
+  };
+
   void work(int index);
+  // Holding the lock:
+  Lane* idlest_waiting();
+  static void call(Lane& lane);
+  bool has_room(Lane& lane) const;
+  bool asked_for(size_t n) const;  // one of the first n requests comes from a model that waits for it
+  void finished(Lane& lane);
   // Holding the lock: how many of the first requests to run now; 0 and a time to look again at if it pays to
   // wait for more.
   size_t plan_batch(Clock::time_point now, Clock::time_point& look_again) const;
-  void run(Instance& instance, Batch&& batch);
+  void run(Lane& lane, Batch&& batch);
+  void leave(Batch&& batch);
   void drop(std::vector<RequestQueue::Dropped>& dropped);
 
   const ModelConfig& config_;
@@ -63,13 +78,12 @@ class InstanceScheduler : public Scheduler {
   BatchRunner runner_;  // outlives the instances, which may answer through it
   std::vector<std::unique_ptr<RateLimiter::Ticket>> tickets_;  // by instance; empty: no limits
   std::unique_ptr<Instance> shared_;                           // instant engines
-  std::vector<std::unique_ptr<Instance>> instances_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
 
   std::mutex mutex_;
-  std::condition_variable wake_;
+  std::condition_variable drained_;
   RequestQueue queue_;
   std::vector<std::thread> threads_;
-  int idle_ = 0;  // threads waiting for a request
   bool stopping_ = false;
   uint64_t next_ticket_ = 0;
 

@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "serve/core/call_graph.h"
 #include "serve/core/join.h"
 
 namespace pelton::serve {
@@ -105,6 +106,10 @@ std::optional<Error> SequenceScheduler::accept(RequestPtr& r, Clock::time_point 
   if (waiting_ >= bound_)
     return Error(ErrorCode::busy, cat("the queue is full: ", waiting_, " requests wait"), config_.name,
                  "retry later");
+  // A sequence stays on its instance, so for a model's own request one held instance is reason enough to
+  // refuse.
+  if (r->wait)
+    if (auto error = r->wait->queued(engine_.get(), 1, config_.name)) return error;
   SequencePtr s;
   SequencePtr before;
   if (!sequence_.iterative) {
@@ -318,6 +323,7 @@ SequenceScheduler::Turn SequenceScheduler::take(const std::vector<SequencePtr>& 
     --waiting_;
     stats_->pending.fetch_sub(1, std::memory_order_relaxed);
     s->running = true;
+    if (r->wait && !engine_->asks()) r->wait->done();
     const bool start = !s->started;
     s->started = true;
     turn.ends.back() = r->sequence_end;

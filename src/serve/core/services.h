@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 
+#include "serve/core/call_graph.h"
 #include "serve/core/custom_metrics.h"
 #include "serve/core/request.h"
 
@@ -19,6 +20,7 @@ class ServerServices {
     std::function<void(const std::string& model, const std::string& config_json)> load;  // blocks
     std::function<void(const std::string& model, bool dependents)> unload;               // blocks
     std::function<bool(const std::string& model, const std::string& version)> ready;
+    std::function<void(std::function<void()>)> post;  // runs what blocks, on a thread that may wait
   };
 
   void open(Calls calls) {
@@ -30,6 +32,7 @@ class ServerServices {
   Calls calls() const;
 
   CustomMetrics metrics;
+  const std::shared_ptr<CallGraph> graph = std::make_shared<CallGraph>();
 
  private:
   mutable std::mutex mutex_;

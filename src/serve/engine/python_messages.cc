@@ -13,15 +13,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Memory that others may shorten cannot be handed to the kernel: it would end the message in its middle.
-Blob stable(const Blob& b) {
-  if (!GuardedMap::covers(b.data)) return b;
-  auto memory = allocate_bytes(b.size);
-  std::memcpy(memory.get(), b.data, b.size);
-  char* data = memory.get();
-  return {data, b.size, std::move(memory)};
-}
-
 Json tensors_json(const std::vector<TensorValue>& tensors, std::vector<Blob>& blobs, size_t& offset) {
   Json list = Json::array();
   for (const TensorValue& t : tensors) {
@@ -34,13 +25,6 @@ Json tensors_json(const std::vector<TensorValue>& tensors, std::vector<Blob>& bl
     offset += (t.data.size + 63) / 64 * 64;
   }
   return list;
-}
-
-Json parameters_json(const Parameters& parameters) {
-  Json out = Json::object();
-  for (const auto& [name, value] : parameters)
-    std::visit([&, &key = name](const auto& v) { out[key] = v; }, value);
-  return out;
 }
 
 // Codes of TRITONSERVER errors, in their published order.
@@ -68,31 +52,36 @@ int code_number(ErrorCode code) {
 
 }  // namespace
 
-Json request_json(const Request& r, const ModelConfig& config, uint64_t key, std::vector<Blob>& blobs,
-                  size_t& offset) {
-  Json outputs = Json::array();
-  if (r.outputs.empty())
-    for (const TensorSpec& t : config.outputs) outputs.push_back(t.name);
-  for (const RequestedOutput& o : r.outputs) outputs.push_back(o.name);
-  Json j = {{"key", key},
-            {"id", r.id},
-            {"model", config.name},
-            {"version", r.version},
-            {"flags", (r.sequence_start ? 1 : 0) | (r.sequence_end ? 2 : 0)},
-            {"timeout", r.timeout_us},
-            {"outputs", std::move(outputs)},
-            {"parameters", parameters_json(r.parameters)},
-            {"inputs", tensors_json(r.inputs, blobs, offset)}};
-  if (r.sequence.text.empty())
-    j["correlation"] = r.sequence.number;
-  else
-    j["correlation"] = r.sequence.text;
-  return j;
+Blob stable(const Blob& b) {
+  if (!GuardedMap::covers(b.data)) return b;
+  auto memory = allocate_bytes(b.size);
+  std::memcpy(memory.get(), b.data, b.size);
+  char* data = memory.get();
+  return {data, b.size, std::move(memory)};
+}
+
+Json parameters_json(const Parameters& parameters) {
+  Json out = Json::object();
+  for (const auto& [name, value] : parameters)
+    std::visit([&, &key = name](const auto& v) { out[key] = v; }, value);
+  return out;
 }
 
 Json response_json(const Response& r, std::vector<Blob>& blobs, size_t& offset) {
   if (r.error) return {{"error", r.error->what()}, {"code", code_number(r.error->code())}};
   return {{"outputs", tensors_json(r.outputs, blobs, offset)}, {"parameters", parameters_json(r.parameters)}};
+}
+
+void check_size(const TensorValue& t) {
+  const auto count = checked_count(t.dims);
+  bool fits = count.has_value();
+  if (fits && t.dtype == DType::string)
+    fits = bytes_elements(t.data.data, t.data.size) == count;
+  else if (fits)
+    fits = static_cast<uint64_t>(*count) * static_cast<uint64_t>(bits(t.dtype) / 8) == t.data.size;
+  if (!fits)
+    fail(ErrorCode::bad_shape,
+         cat("tensor '", t.name, "' of shape ", t.dims, " has ", t.data.size, " bytes"));
 }
 
 std::vector<TensorValue> read_tensors(const Json& list, const Frame& frame) {
@@ -105,15 +94,7 @@ std::vector<TensorValue> read_tensors(const Json& list, const Frame& frame) {
     t.dtype = *dtype;
     t.dims = d.at("s").get<Dims>();
     t.data = frame.blob(d.at("o").get<size_t>(), d.at("z").get<size_t>());
-    const auto count = checked_count(t.dims);
-    bool fits = count.has_value();
-    if (fits && t.dtype == DType::string)
-      fits = bytes_elements(t.data.data, t.data.size) == count;
-    else if (fits)
-      fits = static_cast<uint64_t>(*count) * static_cast<uint64_t>(bits(t.dtype) / 8) == t.data.size;
-    if (!fits)
-      fail(ErrorCode::bad_shape,
-           cat("tensor '", t.name, "' of shape ", t.dims, " has ", t.data.size, " bytes"));
+    check_size(t);
     out.push_back(std::move(t));
   }
   return out;
@@ -138,32 +119,40 @@ Parameters read_parameters(const Json& object) {
   return out;
 }
 
+Error read_error(const Json& j) {
+  const auto code = j.value("code", 1);
+  const bool known = code >= 0 && code < static_cast<int>(std::size(kCodes));
+  return Error(known ? kCodes[code] : ErrorCode::internal, j["error"].get<std::string>());
+}
+
+void check_types(Response& r, const ModelConfig& config) {
+  auto check = [&](const TensorValue& t, const std::string& name, DType dtype) {
+    if (t.name == name && t.dtype != dtype)
+      r.error = Error(ErrorCode::bad_type, cat("output '", name, "' is ", wire_name(t.dtype),
+                                               ", the configuration says ", wire_name(dtype)));
+  };
+  for (const TensorValue& t : r.outputs) {
+    for (const TensorSpec& spec : config.outputs) check(t, spec.name, spec.dtype);
+    if (config.sequence)
+      for (const StateSpec& s : config.sequence->states)
+        if (!config.output(s.output)) check(t, s.output, s.dtype);
+  }
+  if (r.error) r.outputs.clear();
+}
+
 Response read_response(const Json& j, const Frame& frame, const ModelConfig& config) {
   Response r;
   if (j.contains("error")) {
-    const auto code = j.value("code", 1);
-    const bool known = code >= 0 && code < static_cast<int>(std::size(kCodes));
-    r.error = Error(known ? kCodes[code] : ErrorCode::internal, j["error"].get<std::string>());
+    r.error = read_error(j);
     return r;
   }
   r.outputs = read_tensors(j.at("outputs"), frame);
   if (j.contains("parameters")) r.parameters = read_parameters(j["parameters"]);
-  for (const TensorValue& t : r.outputs) {
-    const auto all = config.engine_outputs();
-    const auto it =
-        std::find_if(all.begin(), all.end(), [&](const auto& o) { return o.spec.name == t.name; });
-    if (it != all.end() && it->spec.dtype != t.dtype) {
-      r.error = Error(ErrorCode::bad_type, cat("output '", t.name, "' is ", wire_name(t.dtype),
-                                               ", the configuration says ", wire_name(it->spec.dtype)));
-      r.outputs.clear();
-      return r;
-    }
-  }
+  check_types(r, config);
   return r;
 }
 
-RequestPtr read_model_request(const Frame& frame) {
-  const Json& j = *frame.head;
+RequestPtr read_model_request(const Json& j, const Frame& frame) {
   auto r = std::make_unique<Request>();
   r->model = j.at("model").get<std::string>();
   const int64_t version = j.at("version").is_number() ? j["version"].get<int64_t>() : -1;

@@ -10,15 +10,22 @@
 
 namespace pelton::serve {
 
-// `key` names the request in later messages. Tensor data is added to `blobs`.
-nlohmann::json request_json(const Request& request, const ModelConfig& config, uint64_t key,
-                            std::vector<Blob>& blobs, size_t& offset);
+// Tensor data is added to `blobs`.
 nlohmann::json response_json(const Response& response, std::vector<Blob>& blobs, size_t& offset);
-// Tensors of a frame. bad_format or bad_type if they do not add up.
+nlohmann::json parameters_json(const Parameters& parameters);
+// Tensors of a frame. bad_format, bad_type or bad_shape if they do not add up.
 std::vector<TensorValue> read_tensors(const nlohmann::json& list, const Frame& frame);
 Response read_response(const nlohmann::json& response, const Frame& frame, const ModelConfig& config);
 Parameters read_parameters(const nlohmann::json& object);
+Error read_error(const nlohmann::json& object);
 // An inference that a model asks for.
-RequestPtr read_model_request(const Frame& frame);
+RequestPtr read_model_request(const nlohmann::json& message, const Frame& frame);
+
+// bad_shape if the data is not as large as the shape says.
+void check_size(const TensorValue& tensor);
+// An error in place of outputs whose types are not those of the configuration.
+void check_types(Response& response, const ModelConfig& config);
+// The same bytes, in memory that nobody can shorten: that would end a message in its middle.
+Blob stable(const Blob& blob);
 
 }  // namespace pelton::serve

@@ -26,6 +26,34 @@ using Json = nlohmann::json;
 
 constexpr size_t kMaxHead = 256 << 20;
 constexpr size_t kMaxData = size_t{16} << 30;
+constexpr size_t kMaxLine = 8192;
+
+// Before every frame; the head is padded to 16 bytes, so that data lies as aligned in memory as its frame
+// does.
+struct FrameSizes {
+  uint32_t kind = 0, head = 0;
+  uint64_t data = 0;
+  size_t padded_head() const { return (head + size_t{15}) & ~size_t{15}; }
+};
+static_assert(sizeof(FrameSizes) == 16);
+
+void check(const FrameSizes& sizes) {
+  if (sizes.head > kMaxHead || sizes.data > kMaxData || sizes.data % 16 ||
+      sizes.kind > static_cast<uint32_t>(Frame::Kind::wake))
+    fail(ErrorCode::limit,
+         cat("the model's process sends ", sizes.head, " + ", sizes.data, " bytes of kind ", sizes.kind));
+}
+
+// Memory for a frame, which `frame` then describes.
+char* make_room(Frame& frame, const FrameSizes& sizes) {
+  const size_t head = sizes.padded_head();
+  frame.kind = static_cast<Frame::Kind>(sizes.kind);
+  frame.memory = allocate_bytes(head + sizes.data);
+  frame.head = {frame.memory.get(), sizes.head};
+  frame.data = frame.memory.get() + head;
+  frame.size = sizes.data;
+  return frame.memory.get();
+}
 
 // Reads the program from the socket and runs it.
 constexpr const char* kBoot =
@@ -39,7 +67,7 @@ constexpr const char* kBoot =
     "  b+=c\n"
     " return b\n"
     "n,=struct.unpack('<I',r(4))\n"
-    "exec(compile(r(n),'pelton_worker','exec'),{'__name__':'__main__','SOCKET':s})\n";
+    "exec(compile(r(n),'pelton_worker','exec'),{'__name__':'__main__','SOCKET':s,'RING':4})\n";
 
 // Writes everything; false once the other end is closed.
 bool write_vectors(int fd, std::vector<iovec> parts) {
@@ -63,31 +91,45 @@ bool write_vectors(int fd, std::vector<iovec> parts) {
 
 }  // namespace
 
-Frame::Frame() : head(std::make_unique<Json>()) {}
-Frame::~Frame() = default;
-Frame::Frame(Frame&&) noexcept = default;
-
 Blob Frame::blob(size_t offset, size_t length) const {
   if (offset > size || length > size - offset)
     fail(ErrorCode::bad_format, "the model's process describes a tensor outside the data it sent");
-  return {memory.get() + offset, length, memory};
+  return {data + offset, length, memory};
 }
 
-WorkerProcess::WorkerProcess(const std::string& python, const std::string& source) {
+Json Frame::json() const {
+  Json j = Json::parse(head, nullptr, false);
+  if (!j.is_object()) fail(ErrorCode::bad_format, "the model's process sends what is no JSON object");
+  return j;
+}
+
+WorkerProcess::WorkerProcess(const std::string& python, const std::string& source, Printed printed)
+    : printed_(std::move(printed)) {
   int pair[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
     fail_errno(errno, "make a connection to", python);
   socket_ = Fd(pair[0]);
-  const Fd theirs(pair[1]);
+  // With numbers that none of the others is to get in the new process.
+  const Fd sent(pair[1]), theirs(::fcntl(pair[1], F_DUPFD_CLOEXEC, 5)),
+      ring(::fcntl(ring_.fd(), F_DUPFD_CLOEXEC, 5));
   const int buffer = 1 << 20;
   for (int fd : pair) ::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
+  // A pipe of its own: were it the server's standard error, a reader of that could stop the model.
+  if (::pipe2(pair, O_CLOEXEC) != 0) fail_errno(errno, "make a pipe to", python);
+  prints_ = Fd(pair[0]);
+  const Fd printing(pair[1]), prints(::fcntl(pair[1], F_DUPFD_CLOEXEC, 5));
+  if (theirs.get() < 0 || ring.get() < 0 || prints.get() < 0)
+    fail_errno(errno, "make a connection to", python);
+  ::fcntl(prints_.get(), F_SETFL, O_NONBLOCK);
 
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  ::posix_spawn_file_actions_adddup2(&actions, 2, 1);  // standard output belongs to the server's results
+  ::posix_spawn_file_actions_adddup2(&actions, prints.get(), 1);
+  ::posix_spawn_file_actions_adddup2(&actions, prints.get(), 2);
   ::posix_spawn_file_actions_adddup2(&actions, theirs.get(), 3);
-  ::posix_spawn_file_actions_addclosefrom_np(&actions, 4);
+  ::posix_spawn_file_actions_adddup2(&actions, ring.get(), 4);
+  ::posix_spawn_file_actions_addclosefrom_np(&actions, 5);
   posix_spawnattr_t attributes;
   ::posix_spawnattr_init(&attributes);
   sigset_t none, defaults;
@@ -116,23 +158,26 @@ WorkerProcess::~WorkerProcess() {
   end();
 }
 
-bool WorkerProcess::send(const Json& head, const std::vector<Blob>& blobs) {
+bool WorkerProcess::send(Frame::Kind kind, std::string_view head, const std::vector<Blob>& blobs) {
   static const char kZeros[64] = {};
-  const std::string text = head.dump(-1, ' ', false, Json::error_handler_t::replace);
-  char sizes[12];
-  const uint32_t head_size = static_cast<uint32_t>(text.size());
-  uint64_t data_size = 0;
-  std::vector<iovec> parts = {{sizes, sizeof sizes}, {const_cast<char*>(text.data()), text.size()}};
+  FrameSizes sizes{static_cast<uint32_t>(kind), static_cast<uint32_t>(head.size())};
+  std::vector<iovec> parts;
+  parts.reserve(3 + 2 * blobs.size());
+  parts.push_back({&sizes, sizeof sizes});
+  parts.push_back({const_cast<char*>(head.data()), head.size()});
+  if (const size_t pad = sizes.padded_head() - head.size()) parts.push_back({const_cast<char*>(kZeros), pad});
   for (const Blob& b : blobs) {
     const size_t pad = (64 - b.size % 64) % 64;
     if (b.size) parts.push_back({const_cast<char*>(b.data), b.size});
     if (pad) parts.push_back({const_cast<char*>(kZeros), pad});
-    data_size += b.size + pad;
+    sizes.data += b.size + pad;
   }
-  std::memcpy(sizes, &head_size, 4);
-  std::memcpy(sizes + 4, &data_size, 8);
   std::lock_guard lock(write_mutex_);
   return write_vectors(socket_.get(), std::move(parts));
+}
+
+bool WorkerProcess::send(const Json& head, const std::vector<Blob>& blobs) {
+  return send(Frame::Kind::json, head.dump(-1, ' ', false, Json::error_handler_t::replace), blobs);
 }
 
 bool WorkerProcess::read_all(char* to, size_t n) const {
@@ -146,29 +191,64 @@ bool WorkerProcess::read_all(char* to, size_t n) const {
   return true;
 }
 
-bool WorkerProcess::receive(Frame& frame) {
-  char sizes[12];
-  if (!read_all(sizes, sizeof sizes)) return false;
-  uint32_t head_size;
-  uint64_t data_size;
-  std::memcpy(&head_size, sizes, 4);
-  std::memcpy(&data_size, sizes + 4, 8);
-  if (head_size > kMaxHead || data_size > kMaxData)
-    fail(ErrorCode::limit, cat("the model's process sends ", head_size, " + ", data_size, " bytes at once"));
-  std::string text(head_size, '\0');
-  if (!read_all(text.data(), text.size())) return false;
-  frame.memory = data_size ? allocate_bytes(data_size) : nullptr;
-  frame.size = data_size;
-  if (data_size && !read_all(frame.memory.get(), data_size)) return false;
-  *frame.head = Json::parse(text, nullptr, false);
-  if (!frame.head->is_object())
-    fail(ErrorCode::bad_format, "the model's process sends what is no JSON object");
+bool WorkerProcess::from_ring(Frame& frame) {
+  FrameSizes sizes;
+  const size_t there = ring_.peek(&sizes, sizeof sizes);
+  if (!there) return false;
+  check(sizes);
+  const size_t rest = sizes.padded_head() + sizes.data;
+  if (rest > there - sizeof sizes)
+    fail(ErrorCode::bad_format, "the model's process has damaged the memory it answers in");
+  ring_.skip(sizeof sizes);
+  ring_.read(make_room(frame, sizes), rest);
   return true;
 }
 
-bool WorkerProcess::readable(int timeout_ms) const {
-  pollfd p{socket_.get(), POLLIN, 0};
-  return ::poll(&p, 1, timeout_ms) > 0;
+bool WorkerProcess::from_socket(Frame& frame) {
+  FrameSizes sizes;
+  if (!read_all(reinterpret_cast<char*>(&sizes), sizeof sizes)) return false;
+  check(sizes);
+  return read_all(make_room(frame, sizes), sizes.padded_head() + sizes.data);
+}
+
+bool WorkerProcess::receive(Frame& frame, int timeout_ms) {
+  for (;;) {
+    if (from_ring(frame)) return true;
+    if (!ring_.may_sleep()) continue;
+    pollfd p[2] = {{socket_.get(), POLLIN, 0}, {prints_.get(), POLLIN, 0}};
+    const int n = ::poll(p, prints_.get() < 0 ? 1 : 2, timeout_ms);
+    ring_.awake();
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    if (p[1].revents) read_printed(false);
+    if (!p[0].revents) continue;
+    if (!from_socket(frame)) {
+      if (from_ring(frame)) return true;  // left before it ended
+      read_printed(true);
+      return false;
+    }
+    if (frame.kind != Frame::Kind::wake) return true;
+  }
+}
+
+void WorkerProcess::read_printed(bool last) {
+  char buffer[4096];
+  ssize_t n = -1;
+  for (int i = 0; i < 64 && prints_.get() >= 0; ++i) {
+    n = ::read(prints_.get(), buffer, sizeof buffer);
+    if (n <= 0) break;
+    for (const char c : std::string_view(buffer, static_cast<size_t>(n))) {
+      if (c != '\n') line_ += c;
+      if (c != '\n' && line_.size() < kMaxLine) continue;
+      if (!line_.empty()) printed_(line_);
+      line_.clear();
+    }
+  }
+  if (n == 0 || last) {
+    if (!line_.empty()) printed_(line_);
+    line_.clear();
+    prints_ = Fd();
+  }
 }
 
 void WorkerProcess::kill() const {

@@ -1,53 +1,68 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process that serves one instance of a model, at the other end of a socket pair. Messages are frames of a
-// JSON text and tensor data (see python/worker.py).
+// A process that serves one instance of a model, at the other end of a socket pair; it answers over the
+// socket or in a WorkerRing. What is said either way are frames (see python/worker.py). What it prints is
+// collected line by line.
 #pragma once
 
 #include <sys/types.h>
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "serve/core/blob.h"
-#include "serve/core/model_dir.h"
+#include "serve/engine/worker_ring.h"
 
 namespace pelton::serve {
 
 struct Frame {
-  Frame();
-  ~Frame();
-  Frame(Frame&&) noexcept;
-  std::unique_ptr<nlohmann::json> head;
-  std::shared_ptr<char> memory;
-  size_t size = 0;
+  // How `head` is written: a JSON object; executions and their answers (python_frames.h); nothing, to wake
+  // the reader.
+  enum class Kind : uint32_t { json, execute, executed, wake };
+  Kind kind = Kind::json;
+  std::shared_ptr<char> memory;  // head and data
+  std::string_view head;
+  const char* data = nullptr;
+  size_t size = 0;  // of the data
   // bad_format if the range lies outside the data.
   Blob blob(size_t offset, size_t length) const;
+  nlohmann::json json() const;  // bad_format if the head is no JSON object
 };
 
 class WorkerProcess {
  public:
+  using Printed = std::function<void(std::string_view line)>;
+
   // Starts `python` with `source` as its program. io error if it cannot be started.
-  WorkerProcess(const std::string& python, const std::string& source);
+  WorkerProcess(const std::string& python, const std::string& source, Printed printed);
   ~WorkerProcess();  // ends it at once if it still runs
 
   // Any thread. False if the process has ended. Data is padded to 64 bytes after each blob.
+  bool send(Frame::Kind kind, std::string_view head, const std::vector<Blob>& blobs = {});
   bool send(const nlohmann::json& head, const std::vector<Blob>& blobs = {});
-  // One thread at a time. False if the process has ended; bad_format if it sends nonsense.
-  bool receive(Frame& frame);
-  bool readable(int timeout_ms) const;  // also when it has ended
+  // One thread at a time. False if the process has ended, or has said nothing for that long (negative: no
+  // limit) and still runs; bad_format if it sends nonsense.
+  bool receive(Frame& frame, int timeout_ms = -1);
+  uint64_t begun() const { return ring_.begun(); }
   // Ends it and says how it ended ("ended with signal 9").
   std::string end();
   void kill() const;
-  pid_t pid() const { return pid_; }
 
  private:
+  bool from_ring(Frame& frame);
+  bool from_socket(Frame& frame);
   bool read_all(char* to, size_t n) const;
+  void read_printed(bool last);
 
-  Fd socket_;
+  WorkerRing ring_;
+  Fd socket_, prints_;
   pid_t pid_ = -1;
+  const Printed printed_;
+  std::string line_;  // printed so far
   std::mutex write_mutex_;
   std::mutex end_mutex_;
   std::string ended_;

@@ -80,9 +80,8 @@ class PreferredMemory:
 class Tensor:
     def __init__(self, name, values):
         self._name = name
-        self._values = np.asarray(values)
-        if self._values.dtype.kind in "SU":
-            self._values = self._values.astype(np.object_)
+        values = np.asarray(values)
+        self._values = values.astype(np.object_) if values.dtype.kind in "SU" else values
         self._bf16 = False
 
     def name(self):
@@ -130,19 +129,24 @@ class Tensor:
         v = self._values
         if v.dtype == np.object_:
             return "BYTES", serialize_byte_tensor(v)
-        if v.dtype not in _WIRE:
+        wire = "BF16" if self._bf16 else _WIRE.get(v.dtype)
+        if wire is None:
             raise TritonModelException(f"tensor '{self._name}' has the type {v.dtype}, which the protocol lacks")
-        return self.triton_dtype(), memoryview(np.ascontiguousarray(v)).cast("B") if v.size else b""
+        if v.nbytes <= 4096:
+            return wire, v.tobytes()
+        return wire, memoryview(np.ascontiguousarray(v)).cast("B")
 
     @staticmethod
-    def _from_wire(d, data):
-        part = data[d["o"]:d["o"] + d["z"]]
+    def _from_wire(d, buffer, at):
         t = Tensor.__new__(Tensor)
-        t._name, t._bf16 = d["n"], d["t"] == "BF16"
+        t._name, t._bf16, at = d["n"], d["t"] == "BF16", at + d["o"]
         if d["t"] == "BYTES":
-            t._values = deserialize_bytes_tensor(part).reshape(d["s"])
+            t._values = deserialize_bytes_tensor(buffer[at:at + d["z"]]).reshape(d["s"])
+        elif d["z"]:
+            dtype = np.dtype(np.uint16 if t._bf16 else _NUMPY[d["t"]])
+            t._values = np.frombuffer(buffer, dtype, d["z"] // dtype.itemsize, at).reshape(d["s"])
         else:
-            t._values = np.frombuffer(part, dtype=np.uint16 if t._bf16 else _NUMPY[d["t"]]).reshape(d["s"])
+            t._values = np.empty(d["s"], np.uint16 if t._bf16 else _NUMPY[d["t"]])
         return t
 
 
@@ -193,14 +197,18 @@ class InferenceResponseSender:
 
 
 class InferenceRequest:
+    # What requests from clients leave as it is.
+    _flags, _timeout, _key, _sender, _release, _trace = 0, 0, None, None, 1, InferenceTrace()
+
     def __init__(self, request_id="", correlation_id=0, inputs=None, requested_output_names=None, model_name="",
                  model_version=-1, flags=0, timeout=0, preferred_memory=None, trace=None, parameters=None):
         self._id, self._correlation = request_id, correlation_id
         self._inputs, self._outputs = list(inputs or []), list(requested_output_names or [])
         self.model_name, self.model_version = model_name, model_version
-        self._flags, self._timeout, self._key, self._sender, self._release = flags, timeout, None, None, 1
+        self._flags, self._timeout = flags, timeout
         self._parameters = json.loads(parameters) if isinstance(parameters, str) else dict(parameters or {})
-        self._trace = trace or InferenceTrace()
+        if trace:
+            self._trace = trace
 
     def inputs(self):
         return self._inputs

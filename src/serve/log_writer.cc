@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/log_writer.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <ctime>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+#include "base/file.h"
+#include "base/log.h"
+
+namespace pelton::serve {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kQueueBytes = 1 << 20;
+constexpr size_t kPiece = 4096;  // what a pipe that polls as writable takes without waiting (PIPE_BUF)
+constexpr auto kLast = std::chrono::milliseconds(500);
+
+std::string time_text() {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  tm utc{};
+  ::gmtime_r(&now.tv_sec, &utc);
+  char time[64];
+  const size_t n = std::strftime(time, sizeof time, "%Y-%m-%dT%H:%M:%S", &utc);
+  std::snprintf(time + n, sizeof time - n, ".%03ldZ", now.tv_nsec / 1000000);
+  return time;
+}
+
+class LogWriter {
+ public:
+  explicit LogWriter(const std::string& path) : to_file_(!path.empty()) {
+    if (to_file_) {
+      file_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
+      if (file_ < 0) fail_errno(errno, "open the log", path);
+    }
+    thread_ = std::thread([this] { write_all(); });
+  }
+
+  void add(LogLevel level, const char* message) {
+    std::string line;
+    for (const char* c = message; *c; ++c) {
+      if (*c == '\n' && to_file_)  // one message, one line
+        line += "\\n";
+      else
+        line += *c;
+    }
+    const std::string_view name = level == LogLevel::warn ? "warning" : to_string(level);
+    line = to_file_ ? cat(time_text(), " ", to_string(level), " ", line, "\n")
+                    : cat("pelton: ", name, ": ", line, "\n");
+    {
+      std::lock_guard lock(mutex_);
+      if (stopping_ || bytes_ + line.size() > kQueueBytes) {
+        ++dropped_;
+        return;
+      }
+      bytes_ += line.size();
+      lines_.push_back(std::move(line));
+    }
+    wake_.notify_one();
+  }
+
+  void stop() {
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+      give_up_ = Clock::now() + kLast;
+    }
+    wake_.notify_one();
+    thread_.join();
+  }
+
+ private:
+  void write_all() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      wake_.wait(lock, [&] { return stopping_ || !lines_.empty(); });
+      if (lines_.empty()) return;
+      const std::string line = std::move(lines_.front());
+      lines_.pop_front();
+      bytes_ -= line.size();
+      lock.unlock();
+      const bool written = write_line(line);
+      lock.lock();
+      if (!written) return;
+      if (!dropped_ || !lines_.empty()) continue;
+      lines_.push_back(cat(to_file_ ? time_text() + " warn" : "pelton: warning:", " ", dropped_,
+                           " log messages were dropped: they came faster than they could be written\n"));
+      bytes_ += lines_.back().size();
+      dropped_ = 0;
+    }
+  }
+
+  // False once the time to stop is over.
+  bool write_line(const std::string& line) {
+    for (size_t at = 0; at < line.size();) {
+      pollfd p{file_, POLLOUT, 0};
+      if (::poll(&p, 1, 100) <= 0) {
+        std::lock_guard lock(mutex_);
+        if (stopping_ && Clock::now() >= give_up_) return false;
+        continue;
+      }
+      const ssize_t n = ::write(file_, line.data() + at, std::min(kPiece, line.size() - at));
+      if (n > 0)
+        at += static_cast<size_t>(n);
+      else if (errno != EINTR && errno != EAGAIN)
+        break;  // a full disk, a pipe without a reader: this message is lost, the next may fit
+    }
+    return true;
+  }
+
+  const bool to_file_;
+  int file_ = STDERR_FILENO;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<std::string> lines_;
+  size_t bytes_ = 0;
+  uint64_t dropped_ = 0;
+  bool stopping_ = false;
+  Clock::time_point give_up_;
+  std::thread thread_;
+};
+
+LogWriter* writer = nullptr;  // never destroyed: a thread that is logging may still hold the sink
+
+}  // namespace
+
+void start_log_writer(const std::string& path) {
+  writer = new LogWriter(path);
+  set_log_sink(
+      [](void* w, LogLevel level, const char* text) { static_cast<LogWriter*>(w)->add(level, text); },
+      writer);
+}
+
+void stop_log_writer() {
+  writer->stop();
+}
+
+}  // namespace pelton::serve
