@@ -12,20 +12,22 @@
 
 namespace pelton::compiler {
 
-// Calls each of `work` in turns for about `seconds` in all, after one call each to warm up; at least three
-// rounds. Figures are in the order of `work`; names are left to the caller.
-std::vector<Candidate> measure(const std::vector<std::function<void()>>& work, double seconds);
+// Calls each of `work` in turns for about `seconds` in all, after one call each to warm up; three rounds even
+// if they take longer, but only the first is begun after `most_seconds`. Figures are in the order of `work`;
+// names are left to the caller.
+std::vector<Candidate> measure(const std::vector<std::function<void()>>& work, double seconds,
+                               double most_seconds);
 
 // The node on each implementation, at these sizes, on made-up values. An implementation whose kernel is
 // handed on (backend/ran_by.h) to another of the list is left out.
 std::vector<Candidate> time_node(const ir::Graph& graph, ir::NodeId node, const SymbolValues& sizes,
                                  const std::vector<const backend::Implementation*>& implementations,
-                                 const device::Target& target, double seconds);
+                                 const device::Target& target, double seconds, double most_seconds);
 
 // Whole runs of plans of one signature, at the sizes of `sizes`, on made-up values.
 std::vector<Candidate> time_plans(const std::vector<std::shared_ptr<const runtime::Plan>>& plans,
                                   const SymbolValues& sizes, const backend::Registry& registry,
-                                  const device::Target& target, double seconds);
+                                  const device::Target& target, double seconds, double most_seconds);
 
 // Every symbol of the graph at its optimum, or at the least it may be.
 SymbolValues sizes_of(const ir::Graph& graph, const std::map<std::string, int64_t>& optimum);

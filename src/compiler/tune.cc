@@ -74,9 +74,14 @@ size_t Tuner::choose_form(const std::string& key, const std::vector<std::string>
   std::vector<std::shared_ptr<const runtime::Plan>> plans;
   std::vector<Candidate> times;
   try {
-    for (size_t i = 0; i < names.size(); ++i) plans.push_back(std::make_shared<const runtime::Plan>(make(i)));
+    for (size_t i = 0; i < names.size() && !spent(); ++i)
+      plans.push_back(std::make_shared<const runtime::Plan>(make(i)));
+    if (plans.size() < names.size()) {
+      notes_.push_back("forms of the plan were not timed: making them took the time budget");
+      return 0;
+    }
     const SymbolValues sizes = sizes_of(plans[0]->graph, plans[0]->optimum);
-    times = time_plans(plans, sizes, registry_, target_, std::min(kFormSeconds, budget_ / 2));
+    times = time_plans(plans, sizes, registry_, target_, std::min(kFormSeconds, budget_ / 2), seconds_left());
   } catch (const Error& e) {
     if (e.code() == ErrorCode::cancelled) throw;
     notes_.push_back(cat("forms of the plan were not timed: ", e.message()));
@@ -111,7 +116,8 @@ void Tuner::choose_nodes(runtime::Plan& plan) {
         ++left;
         continue;
       }
-      std::vector<Candidate> times = time_node(g, id, sizes, candidates, target_, kNodeSeconds);
+      std::vector<Candidate> times =
+          time_node(g, id, sizes, candidates, target_, kNodeSeconds, seconds_left());
       if (times.empty()) continue;
       tactics_.set(machine_, key, decide(std::move(times)));
       known = tactics_.find(machine_, key);

@@ -26,9 +26,11 @@ class Tuner {
   void choose_nodes(runtime::Plan& plan);
 
   const std::vector<std::string>& notes() const { return notes_; }
-  bool spent() const { return watch_.seconds() >= budget_; }
+  bool spent() const { return seconds_left() <= 0; }
 
  private:
+  double seconds_left() const { return budget_ - watch_.seconds(); }
+
   Tactics& tactics_;
   double budget_;
   const backend::Registry& registry_;

@@ -20,6 +20,7 @@ namespace {
 
 constexpr int64_t kLeastChannels = 32, kLeastPixels = 36;
 constexpr int64_t kTiles = 28;  // of a chunk: their transforms stay in the second-level cache
+constexpr int64_t kLeastTiles = 10;
 constexpr int kPoints = kWinogradPoints;
 
 // A step of the chain as a function over elements that lie one after another.
@@ -125,14 +126,17 @@ class Winograd final : public Kernel {
     tiles_high_ = (out_height_ + 1) / 2;
     tiles_ = y[0] * tiles_high_ * tiles_wide_;
     chunks_ = (tiles_ + kTiles - 1) / kTiles;
+    // As many chunks for every thread; where that would make them small, threads share a chunk by panels.
+    const int64_t even = (chunks_ + threads_ - 1) / threads_ * threads_;
+    by_panels_ = tiles_ < even * kLeastTiles;
+    if (!by_panels_) chunks_ = even;
     chunk_ = (tiles_ + chunks_ - 1) / chunks_;
+    chunks_ = (tiles_ + chunk_ - 1) / chunk_;
     panels_ = (outputs_ + steps_.columns - 1) / steps_.columns;
     // A row that is a large power of two would map all rows to a few sets of the cache.
     row_ = align64((channels_ * 4)) / 4 + 16;
     zeros_.assign(static_cast<size_t>(channels_), 0.0f);
-    // Few chunks: threads share one chunk by panels.
-    by_panels_ = threads_ > 1 && chunks_ < 4 * threads_;
-    workers_ = threads_ == 1 ? 1 : std::min<int64_t>(by_panels_ ? chunks_ * panels_ : chunks_, 4 * threads_);
+    workers_ = threads_ == 1 ? 1 : std::min(by_panels_ ? chunks_ * panels_ : chunks_, threads_);
     pack();
     take_chain(group, target.isa);
   }
