@@ -9,7 +9,8 @@
 namespace pelton::backend {
 namespace {
 
-constexpr std::string_view kContractions[] = {"conv", "conv_transpose", "matmul"};
+constexpr std::string_view kContractions[] = {"conv", "conv_transpose", "conv_backward_data",
+                                              "conv_backward_weights", "matmul"};
 constexpr std::string_view kEltwise[] = {
     "relu",       "sigmoid", "tanh",   "silu", "gelu", "hard_swish", "exp",  "abs",  "hard_sigmoid",
     "leaky_relu", "elu",     "square", "sqrt", "neg",  "round",      "mish", "clamp"};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A contraction (conv, conv_transpose, matmul) with what follows it: the chain of pointwise nodes that one
+// A contraction (conv, its backward forms, conv_transpose, matmul) with what follows it: the chain of pointwise nodes that one
 // library call can apply to each result before it is stored.
 #pragma once
 

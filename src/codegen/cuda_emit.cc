@@ -93,15 +93,19 @@ class Emitter {
     // Short rows get a warp each, long ones a block.
     bool rows = cooperative(grid->body);
     int threads = rows ? row_threads(*grid) : 0;
-    block_ = options_.block ? options_.block : threads > 32 ? threads : 256;
-    team_ = !rows ? 0 : threads > 32 ? block_ : 32;
+    columns_ = rows && options_.columns;
+    if (columns_) options_.vector = 1;
+    block_ = options_.block ? options_.block : threads > 32 && !columns_ ? threads : 256;
+    team_ = !rows ? 0 : columns_ ? block_ / 32 : threads > 32 ? block_ : 32;
     PELTON_CHECK(block_ % 32 == 0 && block_ >= 32 && block_ <= 1024, "block of ", block_, " threads");
     out.block = block_;
     low_ = true;
     for (const Buffer& b : k_.buffers) low_ &= !b.output || b.dtype == DType::f16 || b.dtype == DType::bf16;
     PELTON_CHECK(options_.vector == 1 || options_.vector == 2 || options_.vector == 4 || options_.vector == 8,
                  "vectors of ", options_.vector);
-    out.blocks = Dim::ceil_div(grid->extent, Dim(team_ ? block_ / team_ : block_ * options_.vector));
+    out.blocks = Dim::ceil_div(grid->extent, Dim(columns_ ? 32
+                                                 : team_  ? block_ / team_
+                                                          : block_ * options_.vector));
 
     append(text_, cat("extern \"C\" __global__ void __launch_bounds__(", block_, ") ", out.entry, "("));
     for (size_t i = 0; i < k_.buffers.size(); ++i) {
@@ -298,7 +302,9 @@ class Emitter {
   }
 
   // The position of a thread in its team, and of the team among all.
-  std::string lane() const { return team_ == block_ ? "threadIdx.x" : "(threadIdx.x & 31)"; }
+  std::string lane() const {
+    return columns_ ? "(threadIdx.x >> 5)" : team_ == block_ ? "threadIdx.x" : "(threadIdx.x & 31)";
+  }
   std::string first_team() const {
     if (team_ == block_) return "blockIdx.x";
     return cat("(", index_type(), ")blockIdx.x * ", block_ / team_, " + (threadIdx.x >> 5)");
@@ -315,6 +321,7 @@ class Emitter {
     while (width > 1 && divisible_by(s.extent, width, {}) != Tri::yes) width /= 2;
     std::string t = width > 1 ? s.variable + "_t" : s.variable, length = expression(s.extent);
     if (width > 1) length = expression(Dim::floor_div(s.extent, width));
+    if (columns_) line("#pragma unroll 8");
     line(cat("for (", index_type(), " ", t, " = ", lane(), "; ", t, " < ", length, "; ", t, " += ", team_,
              ") {"));
     ++depth_;
@@ -359,7 +366,9 @@ class Emitter {
       block(s.body);
       line(cat(v, " = k_op_", s.op, "()(", v, ", ", scalar(s.operands[0]), ");"));
     });
-    std::string_view combine = team_ == 32 ? "k_warp_reduce(" : "k_block_reduce(";
+    std::string_view combine = columns_      ? "k_column_reduce("
+                               : team_ == 32 ? "k_warp_reduce("
+                                             : "k_block_reduce(";
     line(cat(v, " = ", to_type(type(s.result), cat(combine, v, ", k_op_", s.op, "())")), ";"));
   }
 
@@ -384,9 +393,23 @@ class Emitter {
     line("}");
   }
 
+  // All threads of the block stay together: those behind the last row repeat it.
+  void column_loop(const Statement& s) {
+    std::string index(index_type()), base = s.variable + "_base", extent = expression(s.extent);
+    line(cat("for (", index, " ", base, " = (", index, ")blockIdx.x * 32; ", base, " < ", extent, "; ", base,
+             " += (", index, ")gridDim.x * 32) {"));
+    ++depth_;
+    line(cat("const ", index, " ", s.variable, " = k_index_min(", base, " + (", index,
+             ")(threadIdx.x & 31), ", extent, " - 1);"));
+    plainly([&] { block(s.body); });
+    --depth_;
+    line("}");
+  }
+
   void loop(const Statement& s) {
     if (s.loop == LoopKind::lanes) return shared_loop(s, [&] { block(s.body); });
     if (s.loop == LoopKind::grid && !team_ && options_.vector > 1) return vector_loop(s);
+    if (s.loop == LoopKind::grid && columns_) return column_loop(s);
     std::string start = "0", step = "1";
     if (s.loop == LoopKind::grid) {
       start = team_ ? first_team() : cat("(", index_type(), ")blockIdx.x * ", block_, " + threadIdx.x");
@@ -440,7 +463,10 @@ class Emitter {
   std::string text_;
   size_t depth_ = 1;
   int block_ = 256;
-  int team_ = 0;  // threads that work on one grid iteration together: a warp or a block; 0: each alone
+  // Threads that work on one grid iteration together: a warp, a block, or (columns) one thread of each warp;
+  // 0: each alone.
+  int team_ = 0;
+  bool columns_ = false;
   bool in_lanes_ = false;  // inside a loop whose iterations are shared out among threads
   // The loop over whole vectors around the present statement: element `variable` is `thread` * width + u.
   struct Vector {

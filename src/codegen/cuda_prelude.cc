@@ -199,6 +199,17 @@ template <class T, class Op> __device__ inline T k_block_reduce(T v, Op op) {
   __syncthreads();
   return v;
 }
+// The values of the threads of one lane in all warps of the block, in the order of the warps; each gets the
+// result. All threads must call.
+template <class T, class Op> __device__ inline T k_column_reduce(T v, Op op) {
+  __shared__ T parts[1024];
+  parts[threadIdx.x] = v;
+  __syncthreads();
+  v = parts[threadIdx.x & 31];
+  for (int at = 32 + (threadIdx.x & 31); at < blockDim.x; at += 32) v = op(v, parts[at]);
+  __syncthreads();
+  return v;
+}
 )cuda";
 }
 

@@ -6,6 +6,7 @@
 
 #include "backend/cuda/compiled.h"
 #include "backend/cuda/implementations.h"
+#include "backend/cuda/reductions.h"
 #include "codegen/cuda_emit.h"
 #include "codegen/lower.h"
 #include "ir/builder.h"
@@ -172,20 +173,23 @@ class GeneratedKernel : public Kernel {
   unsigned blocks_, block_;
 };
 
-std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& target) {
-  Body body = body_of(instance.graph, instance.id);
-  PELTON_CHECK(body.reason.empty(), body.reason);
-  codegen::Lowered lowered = codegen::lower(body.graph, kernel_name(instance.graph, instance.id));
+// The kernel of a graph of plain tensors, `inputs` of the node standing for its inputs.
+std::unique_ptr<GeneratedKernel> generate(const ir::Graph& graph, const std::string& name,
+                                          std::vector<size_t> inputs, const SymbolValues& symbols,
+                                          const device::Target& target) {
+  codegen::Lowered lowered = codegen::lower(graph, name);
   PELTON_CHECK(lowered.kernel, lowered.reason);
   int64_t largest = 0, widest = 1, results = 0;
-  for (const auto* specs : {&instance.inputs, &instance.outputs})
-    for (const TensorSpec& s : *specs) {
-      largest = std::max(largest, s.count());
-      widest = std::max<int64_t>(widest, bits(s.dtype) / 8);
+  for (const auto* values : {&graph.inputs, &graph.outputs})
+    for (ir::ValueId v : *values) {
+      largest = std::max(largest, element_count(pelton::eval(graph.type(v).shape, symbols)));
+      widest = std::max<int64_t>(widest, bits(graph.type(v).dtype) / 8);
     }
-  for (const TensorSpec& s : instance.outputs) results = std::max(results, s.count());
+  for (ir::ValueId v : graph.outputs)
+    results = std::max(results, element_count(pelton::eval(graph.type(v).shape, symbols)));
   codegen::CudaOptions options;
   options.wide_index = largest >= int64_t{1} << 30;
+  options.columns = reads_columns(*lowered.kernel, symbols);
   // 16 bytes a thread, unless that leaves multiprocessors without work.
   const int64_t processors = std::max(1, target.multiprocessors);
   options.vector = static_cast<int>(std::min<int64_t>(8, 16 / widest));
@@ -193,17 +197,95 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& 
   codegen::CudaKernel text = codegen::emit_cuda(*lowered.kernel, options);
   std::vector<int64_t> sizes;
   for (const std::string& s : lowered.kernel->sizes) {
-    auto it = instance.symbols.find(s);
-    PELTON_CHECK(it != instance.symbols.end(), "the size of symbol '", s, "' is not known");
+    auto it = symbols.find(s);
+    PELTON_CHECK(it != symbols.end(), "the size of symbol '", s, "' is not known");
     sizes.push_back(it->second);
   }
   // More blocks than can run at once only cost their start.
-  int64_t blocks =
-      results == 0 ? 0 : std::clamp<int64_t>(text.blocks.eval(instance.symbols), 1, processors * 64);
+  int64_t blocks = results == 0 ? 0 : std::clamp<int64_t>(text.blocks.eval(symbols), 1, processors * 64);
   std::string all = cat(codegen::cuda_prelude(), text.text);
-  return std::make_unique<GeneratedKernel>(compiled(all, text.entry, target.sm), std::move(body.inputs),
-                                           instance.outputs.size(), std::move(sizes), options.wide_index,
+  return std::make_unique<GeneratedKernel>(compiled(all, text.entry, target.sm), std::move(inputs),
+                                           graph.outputs.size(), std::move(sizes), options.wide_index,
                                            static_cast<unsigned>(blocks), static_cast<unsigned>(text.block));
+}
+
+// Sums of stretches of rows, then their sums.
+class SplitKernel : public Kernel {
+ public:
+  SplitKernel(std::unique_ptr<GeneratedKernel> first, std::unique_ptr<GeneratedKernel> second,
+              std::vector<size_t> second_inputs, std::vector<int64_t> part_bytes)
+      : first_(std::move(first)),
+        second_(std::move(second)),
+        second_inputs_(std::move(second_inputs)),
+        part_bytes_(std::move(part_bytes)) {}
+  int64_t scratch_bytes() const override {
+    int64_t sum = 0;
+    for (int64_t b : part_bytes_) sum += b;
+    return sum;
+  }
+  bool reads(size_t input) const override {
+    return first_->reads(input) ||
+           std::find(second_inputs_.begin(), second_inputs_.end(), input) != second_inputs_.end();
+  }
+  void run(const RunArgs& args) const override {
+    void* parts[kMaxArguments];
+    const void* in[kMaxArguments];
+    size_t count = 0;
+    auto* at = static_cast<std::byte*>(args.scratch);
+    for (int64_t bytes : part_bytes_) {
+      parts[count] = in[count] = at;
+      at += bytes;
+      ++count;
+    }
+    RunArgs step = args;
+    step.out = {parts, count};
+    first_->run(step);
+    for (size_t i : second_inputs_) in[count++] = args.in[i];
+    step = args;
+    step.in = {in, count};
+    second_->run(step);
+  }
+
+ private:
+  std::unique_ptr<GeneratedKernel> first_, second_;
+  std::vector<size_t> second_inputs_;  // of the node; they follow the parts
+  std::vector<int64_t> part_bytes_;
+};
+
+// Stretches that each row is reduced in: 1 where there are rows enough.
+int64_t parts_for(const ir::Graph& graph, const codegen::Kernel& kernel, const SymbolValues& symbols,
+                  const device::Target& target) {
+  const std::optional<RowSizes> sizes = row_sizes(graph);
+  if (!sizes || sizes->rows == 0) return 1;
+  const bool columns = reads_columns(kernel, symbols);
+  const int64_t processors = std::max(1, target.multiprocessors);
+  const int64_t blocks = columns ? (sizes->rows + 31) / 32 : sizes->rows, least = columns ? 64 : 4096;
+  if (blocks >= 2 * processors || sizes->length < 2 * least) return 1;
+  return even_parts(sizes->length, std::min(4 * processors / blocks, sizes->length / least));
+}
+
+std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& target) {
+  Body body = body_of(instance.graph, instance.id);
+  PELTON_CHECK(body.reason.empty(), body.reason);
+  const std::string name = kernel_name(instance.graph, instance.id);
+  const codegen::Lowered lowered = codegen::lower(body.graph, name);
+  PELTON_CHECK(lowered.kernel, lowered.reason);
+  const int64_t parts = parts_for(body.graph, *lowered.kernel, instance.symbols, target);
+  const std::optional<SplitReduction> split = split_reduction(body.graph, parts);
+  if (!split) return generate(body.graph, name, std::move(body.inputs), instance.symbols, target);
+  std::vector<size_t> first_inputs, second_inputs, places;
+  for (size_t i : split->first_inputs) first_inputs.push_back(body.inputs[i]);
+  for (size_t i : split->second_inputs) second_inputs.push_back(body.inputs[i]);
+  std::vector<int64_t> part_bytes;
+  for (ir::ValueId v : split->first.outputs) {
+    const ir::Type& t = split->first.type(v);
+    part_bytes.push_back((element_count(*as_dims(t.shape)) * bits(t.dtype) / 8 + 255) / 256 * 256);
+  }
+  for (size_t i = 0; i < split->second.inputs.size(); ++i) places.push_back(i);
+  return std::make_unique<SplitKernel>(
+      generate(split->first, name + "_parts", std::move(first_inputs), instance.symbols, target),
+      generate(split->second, name, std::move(places), instance.symbols, target), std::move(second_inputs),
+      std::move(part_bytes));
 }
 
 }  // namespace

@@ -7,9 +7,11 @@
 namespace pelton::backend::cuda {
 
 void add_conv(Registry& registry);            // convolutions with what follows them
+void add_conv_backward(Registry& registry);   // gradients of their weights
 void add_pool(Registry& registry);            // pooling, means of channels-last data
 void add_squeeze_excite(Registry& registry);  // groups of passes/squeeze_excite.h
 void add_attention(Registry& registry);       // with the views around it
+void add_attention_backward(Registry& registry);
 // The device of a target, shared while it is in use.
 std::shared_ptr<device::Device> open_device(const device::Target& target);
 
@@ -20,5 +22,12 @@ void add_gather(Registry& registry);
 void add_norm(Registry& registry);     // norms and softmax over rows
 void add_ranking(Registry& registry);  // topk, sort, arg_max, cumsum
 void add_resample(Registry& registry);
+
+// What training needs besides.
+void add_random(Registry& registry);             // dropout and numbers
+void add_index(Registry& registry);              // elements gathered, slices scattered
+void add_loss(Registry& registry);               // cross entropy and its gradient
+void add_batch_norm(Registry& registry);         // its training form and gradient
+void add_row_norm_backward(Registry& registry);  // of layer_norm and rms_norm
 
 }  // namespace pelton::backend::cuda

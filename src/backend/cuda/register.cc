@@ -8,14 +8,21 @@ namespace pelton::backend {
 void register_cuda(Registry& registry) {
   registry.add_device(device::Kind::cuda, cuda::open_device);
   cuda::add_conv(registry);
+  cuda::add_conv_backward(registry);
   cuda::add_pool(registry);
   cuda::add_squeeze_excite(registry);
   cuda::add_attention(registry);
+  cuda::add_attention_backward(registry);
   cuda::add_norm(registry);
+  cuda::add_batch_norm(registry);
+  cuda::add_row_norm_backward(registry);
+  cuda::add_loss(registry);
   cuda::add_ranking(registry);
   cuda::add_resample(registry);
   cuda::add_contraction(registry);
   cuda::add_gather(registry);
+  cuda::add_index(registry);
+  cuda::add_random(registry);
   cuda::add_generated(registry);
 }
 

@@ -5,6 +5,8 @@
 
 #include "backend/cuda/harness.h"
 #include "base/cat.h"
+#include "interp/interpreter.h"
+#include "ir/text.h"
 #include "support/skip.h"
 
 using namespace pelton;
@@ -113,4 +115,60 @@ TEST_CASE("operands that share a transposed product") {
       " %y = attention(%q, %k, %v) : T[2,2,19,16] return %y }";
   for (size_t at; (at = text.find('T')) != text.npos;) text.replace(at, 1, "f16");
   GpuCase(text, {random(DType::f16, {2, 19, 96}, 1)}, {"attention", {}, {}}).check("cuda.attention");
+}
+
+TEST_CASE("gradients of attention: sizes, masks, causal, grouped heads, capped scores") {
+  PELTON_NEEDS_GPU();
+  struct Case {
+    int64_t n, heads, groups, queries, keys, depth, width;
+    const char *attrs, *mask;
+  };
+  const Case cases[] = {
+      {2, 3, 3, 64, 64, 64, 64, "", ""},
+      {1, 2, 2, 130, 130, 64, 64, "causal = true", ""},
+      {1, 4, 2, 33, 70, 32, 32, "causal = true", ""},
+      {2, 2, 1, 70, 33, 16, 24, "", ""},
+      {1, 2, 2, 100, 100, 128, 128, "causal = true", ""},
+      {1, 2, 2, 40, 200, 80, 80, "scale = 0.2", ""},
+      {1, 2, 2, 50, 50, 64, 64, "softcap = 3.0", ""},
+      {2, 2, 2, 40, 40, 64, 64, "", "bool[2,1,1,40]"},
+      {1, 2, 2, 65, 65, 64, 64, "causal = true", "T[1,1,65,65]"},
+      {1, 1, 1, 1, 1, 8, 8, "", ""},
+  };
+  for (const Case& c : cases)
+    for (const char* type : {"bf16", "f16"}) {
+      const DType t = *dtype_from_name(type);
+      const Dims q = {c.n, c.heads, c.queries, c.depth}, k = {c.n, c.groups, c.keys, c.depth},
+                 v = {c.n, c.groups, c.keys, c.width}, y = {c.n, c.heads, c.queries, c.width},
+                 rows = {c.n, c.heads, c.queries};
+      const std::string mask_type = *c.mask == 'T' ? cat(type, c.mask + 1) : c.mask;
+      const std::string mask = *c.mask ? cat(", %m: ", mask_type) : "", use = *c.mask ? ", %m" : "";
+      std::vector<Tensor> in = {random(t, q, 1), random(t, k, 2), random(t, v, 3)};
+      if (*c.mask) {
+        const bool boolean = *c.mask == 'b';
+        Tensor m = boolean ? random(DType::u8, {c.n, 1, 1, c.keys}, 4, 0, 2)
+                           : random(t, {1, 1, c.queries, c.keys}, 4, -1, 1);
+        if (boolean) {
+          Tensor b(DType::boolean, m.dims());
+          for (int64_t i = 0; i < m.count(); ++i) b.set_int(i, i % c.keys == 0 || m.get_int(i));
+          m = b;
+        }
+        in.push_back(m);
+      }
+      const std::string operands = cat("%q: ", type, q, ", %k: ", type, k, ", %v: ", type, v);
+      // The result and its sums as the interpreter has them.
+      const ir::Graph forward =
+          ir::parse_graph(cat("graph \"g\"(", operands, mask, ") { %y, %s = attention(%q, %k, %v", use, ") {",
+                              c.attrs, "} : ", type, y, ", f32", rows, " return %y, %s }"));
+      const std::vector<ir::HostValue> known =
+          interp::run(forward, std::vector<ir::HostValue>(in.begin(), in.end())).outputs;
+      const std::string text =
+          cat("graph \"g\"(%g: ", type, y, ", ", operands, ", %y: ", type, y, ", %s: f32", rows, mask,
+              ") { %dq, %dk, %dv = attention_backward(%g, %q, %k, %v, %y, %s", use, ") {", c.attrs,
+              "} : ", type, q, ", ", type, k, ", ", type, v, " return %dq, %dk, %dv }");
+      CAPTURE(text);
+      std::vector<Tensor> all = {random(t, y, 5), in[0], in[1], in[2], known[0].tensor, known[1].tensor};
+      if (*c.mask) all.push_back(in[3]);
+      GpuCase(text, all).check("cuda.attention_backward");
+    }
 }

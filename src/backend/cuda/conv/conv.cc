@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv and conv_transpose with the chain that follows: the fastest of our kernels and cuDNN's plans, found by
-// timing when the kernel is prepared.
+// conv, conv_transpose and conv_backward_data with the chain that follows: the fastest of our kernels and
+// cuDNN's plans, found by timing when the kernel is prepared.
 #include "backend/cuda/conv/problem.h"
 #include "backend/cuda/implementations.h"
 #include "backend/cuda/own/move_taps.h"
@@ -14,7 +14,8 @@ std::string refuse(const ir::Graph& graph, ir::NodeId node, const device::Target
   const Group group = parse_group(graph, node);
   if (!group.reason.empty()) return group.reason;
   const ir::Node& n = group.node();
-  if (!n.is("conv") && !n.is("conv_transpose")) return "is not around a convolution";
+  if (!n.is("conv") && !n.is("conv_transpose") && !n.is("conv_backward_data"))
+    return "is not around a convolution";
   const ir::Type& x = group.graph->type(n.inputs[0]);
   if (!elem_of(x.dtype)) return cat("needs f32, f16 or bf16, got ", name(x.dtype));
   if (x.rank() > 5) return cat("takes up to 3 spatial dims, not ", x.rank() - 2);
@@ -128,7 +129,7 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& 
 
 void add_conv(Registry& registry) {
   registry.add({.name = "cuda.conv",
-                .ops = {"conv", "conv_transpose", "fused"},
+                .ops = {"conv", "conv_transpose", "conv_backward_data", "fused"},
                 .refuse = refuse,
                 .prepare = prepare,
                 .device = device::Kind::cuda});

@@ -91,7 +91,7 @@ CudnnGraph::TensorRef CudnnGraph::tensor(DType type, const std::vector<int64_t>&
   return static_cast<TensorRef>(tensors_.size()) - 1;
 }
 
-void CudnnGraph::convolution(TensorRef x, TensorRef w, TensorRef y, const Window& window, bool transposed) {
+cudnnBackendDescriptor_t CudnnGraph::convolution_of(const Window& window) {
   cudnnBackendDescriptor_t how = make(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
   const cudnnDataType_t compute = CUDNN_DATA_FLOAT;
   const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
@@ -104,6 +104,11 @@ void CudnnGraph::convolution(TensorRef x, TensorRef w, TensorRef y, const Window
   set(how, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, spatial, window.low.data());
   set(how, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, spatial, window.high.data());
   finalize(how);
+  return how;
+}
+
+void CudnnGraph::convolution(TensorRef x, TensorRef w, TensorRef y, const Window& window, bool transposed) {
+  cudnnBackendDescriptor_t how = convolution_of(window);
   const float one = 1, zero = 0;
   cudnnBackendDescriptor_t dx = at(x), dw = at(w), dy = at(y);
   cudnnBackendDescriptor_t op = nullptr;
@@ -125,6 +130,21 @@ void CudnnGraph::convolution(TensorRef x, TensorRef w, TensorRef y, const Window
     set(op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_TYPE_FLOAT, 1, &one);
     set(op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_TYPE_FLOAT, 1, &zero);
   }
+  finalize(op);
+  operations_.push_back(op);
+}
+
+void CudnnGraph::backward_weights(TensorRef g, TensorRef x, TensorRef dw, const Window& window) {
+  cudnnBackendDescriptor_t how = convolution_of(window);
+  cudnnBackendDescriptor_t op = make(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR);
+  const float one = 1, zero = 0;
+  cudnnBackendDescriptor_t tg = at(g), tx = at(x), tw = at(dw);
+  set(op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &how);
+  set(op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &tx);
+  set(op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &tg);
+  set(op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &tw);
+  set(op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, CUDNN_TYPE_FLOAT, 1, &one);
+  set(op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA, CUDNN_TYPE_FLOAT, 1, &zero);
   finalize(op);
   operations_.push_back(op);
 }

@@ -53,6 +53,8 @@ class CudnnGraph {
     std::vector<int64_t> strides, dilations, low, high;
   };
   void convolution(TensorRef x, TensorRef w, TensorRef y, const Window& window, bool transposed);
+  // dw from the gradient g of the result and the data x.
+  void backward_weights(TensorRef g, TensorRef x, TensorRef dw, const Window& window);
   // b may be absent. `slope`: of relu below 0.
   void pointwise(cudnnPointwiseMode_t mode, TensorRef x, TensorRef b, TensorRef y, double slope = 0);
 
@@ -65,6 +67,7 @@ class CudnnGraph {
   bool set(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
            int64_t count, const void* values);
   void finalize(cudnnBackendDescriptor_t d);
+  cudnnBackendDescriptor_t convolution_of(const Window& window);
   cudnnBackendDescriptor_t at(TensorRef t) const { return tensors_[static_cast<size_t>(t)]; }
 
   cudnnHandle_t handle_;

@@ -2,6 +2,7 @@
 // cuDNN's plans as ways to compute a convolution: with the steps inside the plan where it takes them, and as
 // a bare convolution with our steps after it.
 #include "backend/cuda/conv/cudnn_graph.h"
+#include "backend/cuda/conv/cudnn_shapes.h"
 #include "backend/cuda/conv/problem.h"
 #include "backend/cuda/libraries.h"
 #include "backend/cuda/own/move_taps.h"
@@ -12,29 +13,6 @@ namespace {
 
 using S = EpilogueStep;
 using TensorRef = CudnnGraph::TensorRef;
-
-// Dims with at least two spatial axes, as the library wants them: one axis counts as columns.
-Dims widened(Dims d) {
-  if (d.size() == 3) d.insert(d.begin() + 2, 1);
-  return d;
-}
-Dims widened_window(Dims d, int64_t otherwise) {
-  if (d.size() == 1) d.insert(d.begin(), otherwise);
-  return d;
-}
-// Strides of [N,C,S...] that lies plain or channels last.
-Dims strides_of(const Dims& dims, bool channels_last) {
-  if (!channels_last) return row_major_strides(dims);
-  Dims s(dims.size());
-  s[1] = 1;
-  int64_t step = dims[1];
-  for (size_t d = dims.size(); d-- > 2;) {
-    s[d] = step;
-    step *= dims[d];
-  }
-  s[0] = step;
-  return s;
-}
 
 std::optional<cudnnPointwiseMode_t> mode_of(S::Op op) {
   switch (op) {
@@ -116,16 +94,15 @@ void add_cudnn_methods(const ConvProblem& p, const std::string& only, ConvMethod
   if (!(p.channels_last() || p.plain())) return;
   const bool last = p.channels_last();
   const Dims x = widened(p.x.dims), y = widened(p.y.dims), w = widened(p.w);
-  CudnnGraph::Window window{widened_window(p.window.strides, 1), widened_window(p.window.dilations, 1),
-                            widened_window(p.window.low, 0), widened_window(p.window.high, 0)};
+  CudnnGraph::Window window = widened_window(p.window);
   for (const Dims* pads : {&window.low, &window.high})
     for (int64_t v : *pads)
       if (v < 0) return;
-  Dims output_padding = widened_window(p.window.output_padding, 0);
   if (p.transposed)
     // The library derives the operand's size from the result's; pads it does not see are rows cut off.
-    for (size_t i = 0; i < window.high.size(); ++i)
-      window.high[i] = std::max<int64_t>(0, window.high[i] - output_padding[i]);
+    for (size_t i = 0, skip = window.high.size() - p.window.output_padding.size();
+         i < p.window.output_padding.size(); ++i)
+      window.high[skip + i] = std::max<int64_t>(0, window.high[skip + i] - p.window.output_padding[i]);
   const MovedWeights weights(p, last ? MovedWeights::Taps::middle : MovedWeights::Taps::last);
   auto add = [&](bool fused) {
     std::string wanted;  // the one plan to make
@@ -134,9 +111,9 @@ void add_cudnn_methods(const ConvProblem& p, const std::string& only, ConvMethod
       wanted = only.substr(std::string_view(prefix(fused)).size());
     }
     CudnnGraph g(cudnn_handle(nullptr));
-    const TensorRef tx = g.tensor(p.x.dtype, x, strides_of(x, last)),
-                    tw = g.tensor(p.x.dtype, w, strides_of(w, last)),
-                    ty = g.tensor(p.y.dtype, y, strides_of(y, last));
+    const TensorRef tx = g.tensor(p.x.dtype, x, channel_strides(x, last)),
+                    tw = g.tensor(p.x.dtype, w, channel_strides(w, last)),
+                    ty = g.tensor(p.y.dtype, y, channel_strides(y, last));
     const int count = fused ? p.steps.form.count : 0;
     std::vector<TensorRef> operands;
     for (int i = 0; i < count; ++i) {
@@ -149,12 +126,12 @@ void add_cudnn_methods(const ConvProblem& p, const std::string& only, ConvMethod
       if (s.where == S::full) d = y;
       if (s.where == S::channel) d[1] = y[1];
       const DType type = s.type == Elem::f32 ? DType::f32 : s.type == Elem::f16 ? DType::f16 : DType::bf16;
-      operands.push_back(g.tensor(type, d, strides_of(d, last)));
+      operands.push_back(g.tensor(type, d, channel_strides(d, last)));
     }
-    TensorRef value = count == 0 ? ty : g.tensor(DType::f32, y, strides_of(y, last), false);
+    TensorRef value = count == 0 ? ty : g.tensor(DType::f32, y, channel_strides(y, last), false);
     g.convolution(tx, tw, value, window, p.transposed);
     for (int i = 0; i < count; ++i) {
-      const TensorRef next = i + 1 == count ? ty : g.tensor(DType::f32, y, strides_of(y, last), false);
+      const TensorRef next = i + 1 == count ? ty : g.tensor(DType::f32, y, channel_strides(y, last), false);
       g.pointwise(*mode_of(p.steps.form.steps[i].op), value, operands[static_cast<size_t>(i)], next);
       value = next;
     }

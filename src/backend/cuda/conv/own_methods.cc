@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "backend/cuda/conv/cudnn_graph.h"
+#include "backend/cuda/conv/cudnn_shapes.h"
 #include "backend/cuda/conv/problem.h"
 #include "backend/cuda/own/conv_gemm.h"
 #include "backend/cuda/own/depthwise.h"
@@ -98,6 +99,28 @@ class DepthwiseMethod final : public ConvMethod {
  private:
   Depthwise depthwise_;
   int multiprocessors_;
+  MovedWeights weights_;
+};
+
+class DepthwiseBackwardMethod final : public ConvMethod {
+ public:
+  explicit DepthwiseBackwardMethod(const ConvProblem& p)
+      : depthwise_(depthwise_backward_of(p.y.dims, p.x.dims, p.w, p.window, p.x.dtype, p.y.dtype)),
+        weights_(p, MovedWeights::Taps::first) {}
+  std::string name() const override { return "depthwise backward"; }
+  int64_t scratch_bytes() const override { return weights_.scratch_bytes(); }
+  Packed packed() const override { return weights_.packed(); }
+  void run(const ConvBuffers& b, cudaStream_t stream) const override {
+    DepthwiseBackward d = depthwise_;
+    d.g = b.x;
+    d.other = weights_.get(b, b.scratch, stream);
+    d.result = b.y;
+    d.epilogue = b.steps;
+    PELTON_CUDA(depthwise_backward_data(d, stream));
+  }
+
+ private:
+  DepthwiseBackward depthwise_;
   MovedWeights weights_;
 };
 
@@ -209,10 +232,11 @@ void add_gemm_methods(const ConvProblem& p, size_t most, const std::string& only
 
 void add_depthwise_methods(const ConvProblem& p, ConvMethods& to) {
   const int64_t c = p.x.dims[1];
-  if (p.transposed || p.groups != c || p.y.dims[1] != c || p.spatial() > 2 || !p.channels_last() ||
-      !fits_int(p))
-    return;
-  to.push_back(std::make_unique<DepthwiseMethod>(p));
+  if (p.groups != c || p.y.dims[1] != c || p.spatial() > 2 || !p.channels_last() || !fits_int(p)) return;
+  if (p.transposed)
+    to.push_back(std::make_unique<DepthwiseBackwardMethod>(p));
+  else
+    to.push_back(std::make_unique<DepthwiseMethod>(p));
 }
 
 void add_stem_methods(const ConvProblem& p, ConvMethods& to) {

@@ -17,7 +17,9 @@ ConvProblem::ConvProblem(const Instance& instance, const device::Target& target)
   y = instance.outputs[0];
   sums = y;
   w = dims_of(wo, instance);
-  transposed = n.is("conv_transpose");
+  // The gradient of the data is the transposed convolution of the result's gradient; the size of the data
+  // tells how many of its last places no window reached.
+  transposed = n.is("conv_transpose") || n.is("conv_backward_data");
   groups = n.get_int("groups");
   window = conv_window(n, instance, w);
   weights = wo.constant;

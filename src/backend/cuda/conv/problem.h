@@ -13,9 +13,9 @@ struct ConvProblem {
 
   Group group;
   TensorSpec x, y;
-  TensorSpec sums;  // y before the steps: same dims and layout, in the type of y
-  Dims w;           // [K,C/groups,K...]; transposed: [C,K/groups,K...]
-  bool transposed = false;
+  TensorSpec sums;          // y before the steps: same dims and layout, in the type of y
+  Dims w;                   // [K,C/groups,K...]; transposed: [C,K/groups,K...]
+  bool transposed = false;  // conv_backward_data too: x is the gradient of the result, y that of the data
   int64_t groups = 1;
   ConvWindow window;
   Tensor weights;  // undefined if they change between runs

@@ -57,8 +57,9 @@ bool all(const Dims& v, int64_t value) {
 
 void add_product_methods(const ConvProblem& p, const std::string& only, ConvMethods& to) {
   if (!only.empty() && only != "cublaslt") return;
-  if (p.transposed || p.groups != 1 || p.taps() != 1 || !p.channels_last() || !all(p.window.strides, 1) ||
-      !all(p.window.low, 0) || !all(p.window.high, 0) || !missing_cublas_lt().empty())
+  if (p.groups != 1 || p.taps() != 1 || !p.channels_last() || !all(p.window.strides, 1) ||
+      !all(p.window.low, 0) || !all(p.window.high, 0) || !all(p.window.output_padding, 0) ||
+      !missing_cublas_lt().empty())
     return;
   MatmulProblem m;
   m.in = p.x.dtype;
@@ -66,7 +67,7 @@ void add_product_methods(const ConvProblem& p, const std::string& only, ConvMeth
   m.m = p.x.count() / p.x.dims[1];
   m.k = p.x.dims[1];
   m.n = p.y.dims[1];
-  m.transpose_b = true;
+  m.transpose_b = !p.transposed;  // weights [results, channels], transposed [channels, results]
   m.tf32 = p.tf32;
   int at = 0, bias = -1, residual = -1;
   auto next = [&](S::Op op, S::Where where) {

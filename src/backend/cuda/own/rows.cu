@@ -109,8 +109,8 @@ __global__ void __launch_bounds__(kBlock) kernel(const Rows g) {
     const int at = (c * kThreads + thread) * V;
     if (at >= g.size) continue;
     float scale[V], bias[V], out[V];
-    if (g.scale) load_v<V>(static_cast<const T*>(g.scale) + at, scale);
-    if (g.bias) load_v<V>(static_cast<const T*>(g.bias) + at, bias);
+    if (g.scale) load_as<V>(g.parameter_type, g.scale, at, scale);
+    if (g.bias) load_as<V>(g.parameter_type, g.bias, at, bias);
 #pragma unroll
     for (int e = 0; e < V; ++e) {
       out[e] = (v[c][e] - shift) * factor;
@@ -164,8 +164,15 @@ __global__ void __launch_bounds__(kBlock) long_kernel(const Rows g) {
       v -= logf(factor);
     else
       v *= factor;
-    if (g.scale) v *= to_float(static_cast<const T*>(g.scale)[i]);
-    if (g.bias) v += to_float(static_cast<const T*>(g.bias)[i]);
+    float one[1];
+    if (g.scale) {
+      load_as<1>(g.parameter_type, g.scale, i, one);
+      v *= one[0];
+    }
+    if (g.bias) {
+      load_as<1>(g.parameter_type, g.bias, i, one);
+      v += one[0];
+    }
     y[i] = from_float<T>(v);
   }
 }

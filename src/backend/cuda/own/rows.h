@@ -13,9 +13,9 @@ struct Rows {
   enum Op : uint8_t { layer_norm, rms_norm, softmax, log_softmax } op = softmax;
   const void* x = nullptr;
   void* y = nullptr;
-  const void *scale = nullptr, *bias = nullptr;  // [size] or null, of the type of x
+  const void *scale = nullptr, *bias = nullptr;  // [size] of parameter_type, or null
   float *mean = nullptr, *rstd = nullptr;        // [rows] or null
-  Elem type = Elem::f16;
+  Elem type = Elem::f16, parameter_type = Elem::f16;
   int64_t rows = 0;
   int size = 0;
   float eps = 0;

@@ -25,7 +25,9 @@ std::string refuse(const ir::Graph& graph, ir::NodeId id, const device::Target&)
   for (size_t i = 1; i < n.inputs.size(); ++i) {
     if (!n.inputs[i]) continue;
     const ir::Type& t = input_type(graph, id, i);
-    if (t.dtype != x.dtype) return cat("needs operands of one type, got ", name(t.dtype));
+    if (!elem_of(t.dtype)) return cat("needs f32, f16 or bf16, got ", name(t.dtype));
+    if (i == 2 && n.inputs[1] && t.dtype != input_type(graph, id, 1).dtype)
+      return "needs scale and bias of one type";
     if (t.shape != row) return "needs scale and bias of the size of a row";
   }
   return {};
@@ -48,6 +50,7 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target&)
   const bool norm = g.op == Rows::layer_norm || g.op == Rows::rms_norm;
   if (norm) g.eps = static_cast<float>(n.get_real("eps"));
   const bool scale = instance.has(1), bias = instance.has(2);
+  if (scale || bias) g.parameter_type = elem(instance.inputs[scale ? 1 : 2].dtype);
   const size_t outputs = instance.outputs.size();
   return make_kernel([g, scale, bias, outputs](const RunArgs& args) {
     Rows r = g;

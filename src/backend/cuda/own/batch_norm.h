@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batch norm in training and its gradient: statistics over all places of a channel, then one pass that uses
+// them. x[N,C,S] plain or [N,S,C]. Sums in f32, in a fixed order: the same bits each time.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "backend/cuda/own/epilogue.h"
+
+namespace pelton::backend::cuda {
+
+struct BatchNorm {
+  const void* x = nullptr;
+  Elem type = Elem::f16;  // of x, y, g, dx
+  bool channels_last = true;
+  int n = 0, c = 0;
+  int64_t places = 0;                            // S
+  const void *scale = nullptr, *bias = nullptr;  // [C], of parameter_type
+  Elem parameter_type = Elem::f32;
+  float* scratch = nullptr;  // batch_norm_scratch_bytes()
+  int multiprocessors = 132;
+
+  // Forward: y = (x - mean) rstd scale + bias, then the steps.
+  void* y = nullptr;
+  Epilogue epilogue;
+  const void *old_mean = nullptr, *old_var = nullptr;  // [C], of statistic_type
+  void *new_mean = nullptr, *new_var = nullptr;        // old keep + batch (1 - keep); null: not wanted
+  Elem statistic_type = Elem::f32;
+  float *batch_mean = nullptr, *batch_rstd = nullptr;  // [C] or null
+  float eps = 0, keep = 0;
+
+  // Backward.
+  const void* g = nullptr;
+  const float *mean = nullptr, *rstd = nullptr;  // [C]
+  void *dx = nullptr, *dscale = nullptr, *dbias = nullptr;
+  // The gradient counts where what followed the norm let it through: by its result (gate, of the type and
+  // layout of x) or by the norm's own result, computed again (bias is then given).
+  enum Gate : uint8_t { open, positive, to_six } through = open;
+  const void* gate = nullptr;  // null: computed again
+  void* gated = nullptr;       // the gradient after the gate, or null
+};
+int64_t batch_norm_scratch_bytes(const BatchNorm& problem);
+cudaError_t batch_norm_train(const BatchNorm& problem, cudaStream_t stream);
+cudaError_t batch_norm_backward(const BatchNorm& problem, cudaStream_t stream);
+
+}  // namespace pelton::backend::cuda

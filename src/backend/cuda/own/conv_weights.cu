@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cuda/own/conv_weights.h"
+
+#include "backend/cuda/own/device.cuh"
+#include "backend/cuda/own/launch.cuh"
+
+namespace pelton::backend::cuda {
+namespace {
+
+constexpr int kThreads = 128;
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) kernel(const ConvWeights d) {
+  __shared__ float shared[kThreads];
+  let_next_start();
+  inputs_ready();
+  const int taps = d.kernel[0] * d.kernel[1] * d.kernel[2], c_each = d.c / d.groups, k_each = d.k / d.groups;
+  const int64_t element = blockIdx.x;
+  const int tap = static_cast<int>(element % taps), k = static_cast<int>(element / taps / c_each);
+  const int c = static_cast<int>(element / taps % c_each) + k / k_each * c_each;
+  const int t[3] = {tap / (d.kernel[1] * d.kernel[2]), tap / d.kernel[2] % d.kernel[1], tap % d.kernel[2]};
+  const int64_t places = static_cast<int64_t>(d.out[0]) * d.out[1] * d.out[2];
+  const int64_t area = static_cast<int64_t>(d.in[0]) * d.in[1] * d.in[2];
+  const T *g = static_cast<const T*>(d.g), *x = static_cast<const T*>(d.x);
+  float sum = 0;
+  for (int64_t i = threadIdx.x; i < d.n * places; i += kThreads) {
+    const int64_t image = i / places, place = i % places;
+    const int o[3] = {static_cast<int>(place / (d.out[1] * d.out[2])),
+                      static_cast<int>(place / d.out[2] % d.out[1]), static_cast<int>(place % d.out[2])};
+    int64_t at = 0;
+    bool inside = true;
+#pragma unroll
+    for (int a = 0; a < 3; ++a) {
+      const int from = o[a] * d.stride[a] - d.low[a] + t[a] * d.dilation[a];
+      inside &= from >= 0 && from < d.in[a];
+      at = at * d.in[a] + from;
+    }
+    if (!inside) continue;
+    const int64_t g_at = d.g_channels_last ? i * d.k + k : (image * d.k + k) * places + place;
+    const int64_t x_at = d.x_channels_last ? (image * area + at) * d.c + c : (image * d.c + c) * area + at;
+    sum = fmaf(to_float(g[g_at]), to_float(x[x_at]), sum);
+  }
+  shared[threadIdx.x] = sum;
+  __syncthreads();
+  for (int half = kThreads / 2; half > 0; half /= 2) {
+    if (threadIdx.x < half) shared[threadIdx.x] += shared[threadIdx.x + half];
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) store_as<1>(d.result_type, d.dw, element, {shared[0]});
+}
+
+__global__ void __launch_bounds__(256) move_kernel(const void* from, Elem from_type, void* to, Elem to_type,
+                                                   int64_t a, int64_t b, int64_t taps) {
+  let_next_start();
+  inputs_ready();
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= a * b * taps) return;
+  const int64_t tap = i % taps, at_b = i / taps % b, at_a = i / taps / b;
+  float one[1];
+  load_as<1>(from_type, from, (at_a * taps + tap) * b + at_b, one);
+  store_as<1>(to_type, to, i, one);
+}
+
+}  // namespace
+
+cudaError_t conv_weights(const ConvWeights& d, cudaStream_t stream) {
+  const int64_t count =
+      static_cast<int64_t>(d.k) * (d.c / d.groups) * d.kernel[0] * d.kernel[1] * d.kernel[2];
+  const dim3 grid(static_cast<unsigned>(count));
+  if (d.type == Elem::f16) return launch(&kernel<__half>, grid, dim3(kThreads), 0, stream, d);
+  if (d.type == Elem::bf16) return launch(&kernel<__nv_bfloat16>, grid, dim3(kThreads), 0, stream, d);
+  return launch(&kernel<float>, grid, dim3(kThreads), 0, stream, d);
+}
+
+cudaError_t taps_last(const void* from, Elem from_type, void* to, Elem to_type, int64_t a, int64_t b,
+                      int64_t taps, cudaStream_t stream) {
+  const int64_t count = a * b * taps;
+  if (count == 0) return cudaSuccess;
+  return launch(&move_kernel, dim3(static_cast<unsigned>((count + 255) / 256)), dim3(256), 0, stream, from,
+                from_type, to, to_type, a, b, taps);
+}
+
+}  // namespace pelton::backend::cuda
