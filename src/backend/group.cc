@@ -9,8 +9,8 @@
 namespace pelton::backend {
 namespace {
 
-constexpr std::string_view kContractions[] = {"conv", "conv_transpose", "conv_backward_data",
-                                              "conv_backward_weights", "matmul"};
+constexpr std::string_view kContractions[] = {
+    "conv", "conv_transpose", "conv_backward_data", "conv_backward_weights", "batch_norm_train", "matmul"};
 constexpr std::string_view kEltwise[] = {
     "relu",       "sigmoid", "tanh",   "silu", "gelu", "hard_swish", "exp",  "abs",  "hard_sigmoid",
     "leaky_relu", "elu",     "square", "sqrt", "neg",  "round",      "mish", "clamp"};
@@ -35,13 +35,13 @@ class Parser {
     for (ir::ValueId v : main.inputs) out_.operands.push_back(operand(v));
     out_.result = g_->type(main.outputs[0]).dtype;
     if (!fused_) return std::move(out_);
-    if (g_->outputs.size() != 1) return refuse("yields more than one result");
+    if (!find_output()) return refuse("yields more than one result");
     for (const GroupOperand& o : out_.operands)
       if (!o.present() && &o - out_.operands.data() < 2)
         return refuse("computes an operand of its contraction");
     current_ = main.outputs[0];
     seen_ = 1;
-    while (out_.reason.empty() && current_ != g_->outputs[0]) advance();
+    while (out_.reason.empty() && current_ != end()) advance();
     if (out_.reason.empty() && seen_ != computing_nodes())
       return refuse("computes something beside the chain");
     return std::move(out_);
@@ -51,6 +51,18 @@ class Parser {
   Group refuse(std::string why) {
     out_.reason = std::move(why);
     return std::move(out_);
+  }
+  ir::ValueId end() const { return g_->outputs[out_.output]; }
+  // The one result of the group that is not a further one of main.
+  bool find_output() {
+    size_t found = 0;
+    for (size_t o = 0; o < g_->outputs.size(); ++o) {
+      const ir::Value& v = (*g_)[g_->outputs[o]];
+      if (v.producer == out_.main && v.result > 0) continue;
+      out_.output = o;
+      ++found;
+    }
+    return found == 1;
   }
   static bool is_view(const ir::Node& n) { return n.is("constant") || n.is("reshape"); }
   size_t computing_nodes() const {
@@ -162,7 +174,7 @@ class Parser {
     auto real = [](DType t) { return t == DType::f32 || t == DType::bf16 || t == DType::f16; };
     if (!real(to) || !(from == DType::i32 || real(from)))
       return stop(n, cat("from ", name(from), " to ", name(to), " is no rounding of a sum"));
-    if (to != DType::f32 && n.outputs[0] != g_->outputs[0]) stop(n, "rounds inside the chain");
+    if (to != DType::f32 && n.outputs[0] != end()) stop(n, "rounds inside the chain");
   }
   void take_eltwise(const ir::Node& n) {
     GroupStep s;
@@ -239,7 +251,7 @@ class Parser {
     const DType to = g_->type(n.outputs[0]).dtype;
     if (to != DType::f32 && to != DType::i8 && to != DType::u8 && to != DType::bf16)
       return stop(n, cat("to ", name(to)));
-    if (to != DType::f32 && n.outputs[0] != g_->outputs[0]) stop(n, "is followed by more steps");
+    if (to != DType::f32 && n.outputs[0] != end()) stop(n, "is followed by more steps");
   }
 
   const ir::Graph& outer_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A contraction (conv, its backward forms, conv_transpose, matmul) with what follows it: the chain of pointwise nodes that one
-// library call can apply to each result before it is stored.
+// A contraction (conv, its backward forms, conv_transpose, matmul) or a batch norm in training with what
+// follows it: the chain of pointwise nodes that one call can apply to each result before it is stored.
 #pragma once
 
 #include <string>
@@ -37,6 +37,7 @@ struct Group {
   std::vector<GroupOperand> operands;  // of main
   std::vector<GroupStep> steps;
   DType result = DType::f32;
+  size_t output = 0;  // of the outer node: what the chain yields; others are further results of main
 
   const ir::Node& node() const { return (*graph)[main]; }
 };

@@ -27,6 +27,7 @@ class Plain {
     std::string_view op = c_.node.op->name;
     if (op == "matmul") return matmul();
     if (op == "conv") return conv();
+    if (op == "conv_transpose") return conv_transpose();
     if (op == "avg_pool") return avg_pool();
     if (op == "cumsum") return cumsum();
     if (op == "reduce_sum" || op == "reduce_mean" || op == "reduce_prod") return reduce(op);
@@ -88,6 +89,38 @@ class Plain {
           at += position * strides[d];
         }
         return x[static_cast<size_t>(at)] * w[static_cast<size_t>(o[1] * depth * taps + term)];
+      });
+      out.push_back(bias.empty() ? acc : acc + bias[static_cast<size_t>(o[1])]);
+    });
+    return store(to, out);
+  }
+
+  // w[C,O/groups,K...]: each result sums over the places of x whose windows it lies in.
+  Tensor conv_transpose() const {
+    const Dims &x_dims = c_.in(0).dims(), &w_dims = c_.in(1).dims();
+    ConcreteWindow window = concrete_window(c_, Dims(w_dims.begin() + 2, w_dims.end()));
+    const int64_t groups = c_.node.get_int("groups"), depth = w_dims[0] / groups, each = w_dims[1];
+    Dims spatial(x_dims.begin() + 2, x_dims.end()), strides = row_major_strides(spatial),
+                                                    extra(spatial.size(), 0), to{x_dims[0], each * groups};
+    if (const Dims& given = c_.node.get_ints("output_padding"); !given.empty()) extra = given;
+    for (size_t d = 0; d < spatial.size(); ++d)
+      to.push_back((spatial[d] - 1) * window.strides[d] + (window.kernel[d] - 1) * window.dilations[d] + 1 -
+                   window.low[d] - window.high[d] + extra[d]);
+    std::vector<T> x = load(0), w = load(1), bias = c_.has(2) ? load(2) : std::vector<T>(), out;
+    const int64_t taps = element_count(window.kernel), pixels = element_count(spatial);
+    Dims tap_strides = row_major_strides(window.kernel);
+    for_each_index(to, [&](const Dims& o) {
+      const int64_t first = o[1] / each * depth;
+      T acc = sum<T>(depth * taps, order_, [&](int64_t term) -> T {
+        int64_t channel = first + term / taps, tap = term % taps, at = (o[0] * x_dims[1] + channel) * pixels;
+        for (size_t d = 0; d < spatial.size(); ++d) {
+          const int64_t k = tap / tap_strides[d] % window.kernel[d];
+          const int64_t from = o[d + 2] + window.low[d] - k * window.dilations[d];
+          if (from < 0 || from % window.strides[d] != 0 || from / window.strides[d] >= spatial[d]) return 0;
+          at += from / window.strides[d] * strides[d];
+        }
+        return x[static_cast<size_t>(at)] *
+               w[static_cast<size_t>((channel * each + o[1] % each) * taps + tap)];
       });
       out.push_back(bias.empty() ? acc : acc + bias[static_cast<size_t>(o[1])]);
     });

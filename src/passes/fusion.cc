@@ -5,6 +5,7 @@
 #include <set>
 
 #include "passes/fuse_blocks.h"
+#include "passes/fuse_training.h"
 #include "passes/group.h"
 #include "passes/rewrite.h"
 
@@ -147,6 +148,7 @@ bool fusion(Graph& graph, const Context& context) {
   if (context.target.kind == device::Kind::cuda) {
     changed |= fuse_squeeze_excite(graph, context);
     changed |= fuse_attention_views(graph, context);
+    changed |= fuse_training(graph, context);
     changed |= split_casts(graph, context);
   }
   for (NodeId id : std::vector<NodeId>(graph.order())) {

@@ -3,57 +3,13 @@
 
 #include <doctest/doctest.h>
 
-#include <functional>
-
-#include "interp/interpreter.h"
-#include "ir/text.h"
-#include "ir/verify.h"
+#include "passes/after.h"
 
 using namespace pelton;
 using namespace pelton::ir;
+using namespace pelton::test;
 
 namespace {
-
-// Takes groups that `takes` likes.
-class Oracle final : public passes::KernelOracle {
- public:
-  explicit Oracle(std::function<bool(const Graph&, NodeId)> takes) : takes_(std::move(takes)) {}
-  std::string refuse(const Graph& g, NodeId id) const override { return takes_(g, id) ? "" : "no"; }
-  std::string choice(const Graph&, NodeId) const override { return ""; }
-
- private:
-  std::function<bool(const Graph&, NodeId)> takes_;
-};
-bool anything(const Graph&, NodeId) {
-  return true;
-}
-
-using Pass = bool (*)(Graph&, const passes::Context&);
-
-// Ops after the pass in order, constants aside; the values stay.
-std::string after(const std::string& text, Pass pass, std::function<bool(const Graph&, NodeId)> takes) {
-  Graph g = parse_graph(text), before = g;
-  const Oracle oracle(std::move(takes));
-  passes::Context context;
-  context.target = device::cuda_target(90);
-  context.oracle = &oracle;
-  pass(g, context);
-  g.sort();
-  verify(g, "pass");
-  std::vector<HostValue> inputs;
-  for (ValueId v : g.inputs) {
-    Tensor t(g.type(v).dtype, *as_dims(g.type(v).shape));
-    for (int64_t i = 0; i < t.count(); ++i) t.set_double(i, static_cast<double>(i % 13) / 8 - 0.7);
-    inputs.emplace_back(std::move(t));
-  }
-  const auto a = interp::run(before, inputs).outputs, b = interp::run(g, inputs).outputs;
-  REQUIRE(a.size() == b.size());
-  for (size_t i = 0; i < a.size(); ++i) CHECK(a[i].tensor.same_bytes(b[i].tensor));
-  std::string ops;
-  for (NodeId id : g.order())
-    if (!g[id].is("constant")) append(ops, cat(ops.empty() ? "" : " ", g[id].op->name));
-  return ops;
-}
 
 constexpr const char* kExcitation = R"(graph "g"(%x: f32[1,4,3,3], %v: f32[2,4,1,1], %w: f32[4,2,1,1]) {
   %m = reduce_mean(%x) {axes = [2,3], keep_dims = true} : f32[1,4,1,1]

@@ -233,7 +233,8 @@ class SplitKernel : public Kernel {
     size_t count = 0;
     auto* at = static_cast<std::byte*>(args.scratch);
     for (int64_t bytes : part_bytes_) {
-      parts[count] = in[count] = at;
+      parts[count] = at;
+      in[count] = at;
       at += bytes;
       ++count;
     }

@@ -2,6 +2,7 @@
 #include "backend/cuda/own/batch_norm.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "backend/cuda/own/device.cuh"
 #include "backend/cuda/own/launch.cuh"
@@ -9,10 +10,10 @@
 namespace pelton::backend::cuda {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 256, kAtOnce = 4;  // vectors that a thread has on their way
 
-// How the sums are shared out. Channels last: a block has `lanes` groups of V channels and kThreads / lanes
-// lines of places; blocks [tiles of channels, parts]. Plain: a block has one channel; blocks [channels,
+// How the data is shared out. Channels last: a block has `lanes` groups of V channels and kThreads / lanes
+// rows of places; blocks [tiles of channels, parts]. Plain: a block has one channel; blocks [channels,
 // parts].
 struct Shares {
   int lanes = 1, tiles = 1, parts = 1;
@@ -22,127 +23,161 @@ int vector_of(const BatchNorm& d) {
   if (d.channels_last) return d.c % v == 0 ? v : 1;
   return d.places % v == 0 ? v : 1;
 }
-Shares shares_of(const BatchNorm& d) {
+Shares shares_of(const BatchNorm& d, int blocks_each) {
   Shares s;
   const int v = vector_of(d);
-  const int64_t rows = d.n * d.places;
-  int64_t at_once = kThreads * v;
+  int64_t rows = d.n * d.places;  // that one thread takes one of at a time
   if (d.channels_last) {
     const int groups = d.c / v;
-    while (s.lanes * 2 <= kThreads && s.lanes < groups) s.lanes *= 2;
+    s.lanes = std::min(groups, kThreads);
     s.tiles = (groups + s.lanes - 1) / s.lanes;
-    at_once = kThreads / s.lanes;
+    rows /= kThreads / s.lanes;
   } else {
     s.tiles = d.c;
+    rows /= v * kThreads;
   }
-  const int64_t wanted = std::max(1, d.multiprocessors * 4 / s.tiles);
-  s.parts = static_cast<int>(std::clamp<int64_t>(rows / (at_once * 4), 1, wanted));
+  const int64_t most = std::max(1, d.multiprocessors * blocks_each / s.tiles);
+  s.parts = static_cast<int>(std::clamp<int64_t>(rows / (2 * kAtOnce), 1, most));
   return s;
 }
-
-// Whether the gradient at a place counts, from what the norm (computed again) or its follower yielded there.
-__device__ __forceinline__ bool counts(const BatchNorm& d, float y) {
-  return y > 0 && (d.through == BatchNorm::positive || y < 6);
+Shares sum_shares(const BatchNorm& d) {
+  return shares_of(d, 4);
 }
 
-// The gradient after the gate; x is the data there.
-template <class T, int V>
-__device__ __forceinline__ void load_gradient(const BatchNorm& d, int64_t at, const float (&x)[V],
-                                              const float (&mean)[V], const float (&factor)[V],
-                                              const float (&bias)[V], float (&g)[V]) {
-  load_v<V>(static_cast<const T*>(d.g) + at, g);
-  if (d.through == BatchNorm::open) return;
-  float y[V];
-  if (d.gate) {
-    load_v<V>(static_cast<const T*>(d.gate) + at, y);
-  } else {
-#pragma unroll
-    for (int e = 0; e < V; ++e) y[e] = to_float(from_float<T>(fmaf(x[e] - mean[e], factor[e], bias[e])));
-  }
-#pragma unroll
-  for (int e = 0; e < V; ++e)
-    if (!counts(d, y[e])) g[e] = 0;
-}
-
-// What belongs to V channels (channels last) or to one (plain).
-template <int V>
-struct Channels {
-  float mean[V], rstd[V], factor[V], bias[V];
-  __device__ __forceinline__ Channels(const BatchNorm& d, int channel, bool normalise) {
-#pragma unroll
-    for (int e = 0; e < V; ++e) {
-      const int c = d.channels_last ? channel + e : channel;
-      float one[1] = {0};
-      mean[e] = d.mean[c];
-      rstd[e] = d.rstd[c];
-      factor[e] = bias[e] = 0;
-      if (!normalise) continue;
-      load_as<1>(d.parameter_type, d.scale, c, one);
-      factor[e] = one[0] * rstd[e];
-      if (d.bias) {
-        load_as<1>(d.parameter_type, d.bias, c, one);
-        bias[e] = one[0];
-      }
+// The vectors of one thread: V channels of a place (channels last), or V places of a channel.
+template <int V, bool kLast>
+class Walk {
+ public:
+  static constexpr int kOwn = kLast ? V : 1;  // channels of the thread
+  __device__ __forceinline__ Walk(const BatchNorm& d, const Shares& s) : c_(d.c) {
+    if (kLast) {
+      const int teams = kThreads / s.lanes, team = threadIdx.x / s.lanes;
+      channel = (blockIdx.x * s.lanes + threadIdx.x % s.lanes) * V;
+      first = static_cast<int64_t>(blockIdx.y) * teams + team;
+      step = static_cast<int64_t>(gridDim.y) * teams;
+      count = team < teams && channel < d.c ? d.n * d.places : 0;
+      if (channel >= d.c) channel = 0;
+    } else {
+      channel = blockIdx.x;
+      groups_ = d.places / V;
+      first = static_cast<int64_t>(blockIdx.y) * kThreads + threadIdx.x;
+      step = static_cast<int64_t>(gridDim.y) * kThreads;
+      count = d.n * groups_;
     }
   }
+  // Where vector i begins.
+  __device__ __forceinline__ int64_t at(int64_t i) const {
+    if (kLast) return i * c_ + channel;
+    const int64_t image = i / groups_;
+    return (image * c_ + channel) * groups_ * V + (i - image * groups_) * V;
+  }
+  // Calls f(offsets, how many of them are there) with up to kAtOnce offsets.
+  template <class F>
+  __device__ __forceinline__ void each(F&& f) const {
+    int64_t i = first;
+    int64_t offsets[kAtOnce];
+    for (; i + (kAtOnce - 1) * step < count; i += kAtOnce * step) {
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) offsets[k] = at(i + k * step);
+      f(offsets, std::integral_constant<int, kAtOnce>());
+    }
+    for (; i < count; i += step) {
+      offsets[0] = at(i);
+      f(offsets, std::integral_constant<int, 1>());
+    }
+  }
+  int channel = 0;
+  int64_t first = 0, step = 1, count = 0;
+
+ private:
+  int c_;
+  int64_t groups_ = 1;
 };
 
-// Two sums a channel to partial[part][2][C]: of x - x[0] and its square, or of g and g (x - mean).
-template <class T, int V, bool kBackward>
+template <int kOwn>
+__device__ __forceinline__ void load_parameter(const BatchNorm& d, const void* p, int channel,
+                                               float (&to)[kOwn]) {
+  load_as<kOwn>(d.parameter_type, p, channel, to);
+}
+template <int kOwn>
+__device__ __forceinline__ void load_floats(const float* p, int channel, float (&to)[kOwn]) {
+  load_v<kOwn>(p + channel, to);
+}
+
+// Whether the gradient at a place counts, from what the norm yielded there.
+__device__ __forceinline__ bool counts(const BatchNorm& d, float y) {
+  return d.through == BatchNorm::positive ? y > 0 : y >= 0 && y <= 6;
+}
+// g where it counts, else 0. kOwn: mean, factor and bias of each element, or of all.
+template <class T, int V, int kOwn>
+__device__ __forceinline__ void pass_gate(const BatchNorm& d, const float (&x)[V], const float (&mean)[kOwn],
+                                          const float (&factor)[kOwn], const float (&bias)[kOwn],
+                                          float (&g)[V]) {
+  if (d.through == BatchNorm::open) return;
+#pragma unroll
+  for (int e = 0; e < V; ++e) {
+    const int c = kOwn == 1 ? 0 : e;
+    if (!counts(d, to_float(from_float<T>(fmaf(x[e] - mean[c], factor[c], bias[c]))))) g[e] = 0;
+  }
+}
+
+// The mean of four elements of each channel: sums of what is left without it lose little.
+template <class T, int kOwn>
+__device__ __forceinline__ void sample(const BatchNorm& d, int channel, float (&to)[kOwn]) {
+  const int64_t rows = d.n * d.places;
+#pragma unroll
+  for (int e = 0; e < kOwn; ++e) to[e] = 0;
+  for (int k = 0; k < 4; ++k) {
+    const int64_t row = rows * k / 4;
+    const int64_t at =
+        d.channels_last ? row * d.c + channel : (row / d.places * d.c + channel) * d.places + row % d.places;
+#pragma unroll
+    for (int e = 0; e < kOwn; ++e) to[e] += 0.25f * to_float(static_cast<const T*>(d.x)[at + e]);
+  }
+}
+
+// Two sums a channel to partial[part][2][C]: of x less its sample and of the square, or of g and g (x -
+// mean).
+template <class T, int V, bool kLast, bool kBackward>
 __global__ void __launch_bounds__(kThreads) sums_kernel(const BatchNorm d, const Shares share) {
   __shared__ float shared[2][kThreads * V];
+  const Walk<V, kLast> walk(d, share);
+  constexpr int kOwn = Walk<V, kLast>::kOwn;
   let_next_start();
   inputs_ready();
-  const T* const x = static_cast<const T*>(d.x);
-  float a[V] = {}, b[V] = {};
-  const int lane = d.channels_last ? threadIdx.x % share.lanes : 0;
-  const int channel = d.channels_last ? (blockIdx.x * share.lanes + lane) * V : blockIdx.x;
-  const bool idle = channel >= d.c;
-  const int safe = idle ? 0 : channel;
-  float shift[V];
-  if constexpr (!kBackward) {
+  float a[V] = {}, b[V] = {}, shift[kOwn], factor[kOwn] = {}, bias[kOwn] = {};
+  if constexpr (kBackward) {
+    load_floats<kOwn>(d.mean, walk.channel, shift);
+    if (d.through != BatchNorm::open) {
+      float rstd[kOwn];
+      load_floats<kOwn>(d.rstd, walk.channel, rstd);
+      load_parameter<kOwn>(d, d.scale, walk.channel, factor);
+      load_parameter<kOwn>(d, d.bias, walk.channel, bias);
 #pragma unroll
-    for (int e = 0; e < V; ++e)
-      shift[e] = to_float(x[d.channels_last ? safe + e : static_cast<int64_t>(safe) * d.places]);
+      for (int e = 0; e < kOwn; ++e) factor[e] *= rstd[e];
+    }
+  } else {
+    sample<T, kOwn>(d, walk.channel, shift);
   }
-  auto add = [&](int64_t at, const auto& channels) {
-    float v[V];
-    load_v<V>(x + at, v);
-    if constexpr (kBackward) {
-      float g[V];
-      load_gradient<T, V>(d, at, v, channels.mean, channels.factor, channels.bias, g);
+  walk.each([&](const int64_t(&at)[kAtOnce], auto some) {
+    constexpr int kSome = decltype(some)::value;
+    float x[kSome][V], g[kSome][V];
+#pragma unroll
+    for (int k = 0; k < kSome; ++k) {
+      load_v<V>(static_cast<const T*>(d.x) + at[k], x[k]);
+      if (kBackward) load_v<V>(static_cast<const T*>(d.g) + at[k], g[k]);
+    }
+#pragma unroll
+    for (int k = 0; k < kSome; ++k) {
+      if (kBackward) pass_gate<T, V, kOwn>(d, x[k], shift, factor, bias, g[k]);
 #pragma unroll
       for (int e = 0; e < V; ++e) {
-        a[e] += g[e];
-        b[e] = fmaf(g[e], v[e] - channels.mean[e], b[e]);
-      }
-    } else {
-#pragma unroll
-      for (int e = 0; e < V; ++e) {
-        const float centred = v[e] - shift[e];
-        a[e] += centred;
-        b[e] = fmaf(centred, centred, b[e]);
+        const float centred = x[k][e] - shift[kOwn == 1 ? 0 : e], first = kBackward ? g[k][e] : centred;
+        a[e] += first;
+        b[e] = fmaf(first, centred, b[e]);
       }
     }
-  };
-  auto walk = [&](const auto& channels) {
-    if (d.channels_last) {
-      const int64_t rows = d.n * d.places, step = static_cast<int64_t>(gridDim.y) * (kThreads / share.lanes);
-      int64_t row = static_cast<int64_t>(blockIdx.y) * (kThreads / share.lanes) + threadIdx.x / share.lanes;
-#pragma unroll 4
-      for (; !idle && row < rows; row += step) add(row * d.c + channel, channels);
-    } else {
-      const int64_t groups = d.places / V, all = d.n * groups,
-                    step = static_cast<int64_t>(gridDim.y) * kThreads;
-#pragma unroll 4
-      for (int64_t i = static_cast<int64_t>(blockIdx.y) * kThreads + threadIdx.x; i < all; i += step)
-        add((i / groups * d.c + channel) * d.places + i % groups * V, channels);
-    }
-  };
-  if constexpr (kBackward)
-    walk(Channels<V>(d, safe, d.through != BatchNorm::open && !d.gate));
-  else
-    walk(0);
+  });
 #pragma unroll
   for (int e = 0; e < V; ++e) {
     shared[0][threadIdx.x * V + e] = a[e];
@@ -150,12 +185,12 @@ __global__ void __launch_bounds__(kThreads) sums_kernel(const BatchNorm d, const
   }
   __syncthreads();
   float* const partial = d.scratch + static_cast<int64_t>(blockIdx.y) * 2 * d.c;
-  if (d.channels_last) {
-    const int width = share.lanes * V;
+  if (kLast) {
+    const int width = share.lanes * V, all = kThreads / share.lanes * width;
     for (int i = threadIdx.x; i < 2 * width; i += kThreads) {
       const int which = i / width, at = i % width, c = blockIdx.x * width + at;
       float sum = 0;
-      for (int t = at; t < kThreads * V; t += width) sum += shared[which][t];
+      for (int t = at; t < all; t += width) sum += shared[which][t];
       if (c < d.c) partial[which * d.c + c] = sum;
     }
   } else {
@@ -176,14 +211,15 @@ __device__ __forceinline__ float* table_of(const BatchNorm& d, int parts) {
 }
 
 // A block 32 channels, 32 threads each.
-template <bool kBackward>
+template <class T, bool kBackward>
 __global__ void __launch_bounds__(1024) finish_kernel(const BatchNorm d, int parts) {
-  __shared__ float shared[2][32][33];
+  __shared__ double shared[2][32][33];
   let_next_start();
   inputs_ready();
   const int lane = threadIdx.x % 32, part = threadIdx.x / 32, c = blockIdx.x * 32 + lane;
-  float a = 0, b = 0;
+  double a = 0, b = 0;
   if (c < d.c)
+#pragma unroll 4
     for (int p = part; p < parts; p += 32) {
       a += d.scratch[static_cast<int64_t>(p) * 2 * d.c + c];
       b += d.scratch[(static_cast<int64_t>(p) * 2 + 1) * d.c + c];
@@ -197,97 +233,111 @@ __global__ void __launch_bounds__(1024) finish_kernel(const BatchNorm d, int par
     b += shared[1][p][lane];
   }
   float* const table = table_of(d, parts);
-  const float count = static_cast<float>(d.n * d.places);
+  const double count = static_cast<double>(d.n * d.places);
   float one[1];
   load_as<1>(d.parameter_type, d.scale, c, one);
   if constexpr (kBackward) {
     const float rstd = d.rstd[c];
-    table[c] = one[0] * rstd;
-    table[d.c + c] = a / count;
-    table[2 * d.c + c] = b / count * rstd * rstd;
-    if (d.dbias) store_as<1>(d.parameter_type, d.dbias, c, {a});
-    if (d.dscale) store_as<1>(d.parameter_type, d.dscale, c, {b * rstd});
+    // dx = factor (g - mean(g) - (x - mean) rstd^2 mean(g (x - mean))).
+    const float factor = one[0] * rstd;
+    table[c] = factor;
+    table[d.c + c] = -factor * static_cast<float>(a / count);
+    table[2 * d.c + c] = -factor * static_cast<float>(b / count * rstd * rstd);
+    if (d.dbias) store_as<1>(d.parameter_type, d.dbias, c, {static_cast<float>(a)});
+    if (d.dscale) store_as<1>(d.parameter_type, d.dscale, c, {static_cast<float>(b * rstd)});
   } else {
-    const int64_t first = d.channels_last ? c : static_cast<int64_t>(c) * d.places;
     float shift[1];
-    load_as<1>(d.type, d.x, first, shift);
-    const float offset = a / count, mean = shift[0] + offset;
-    const float var = fmaxf(b / count - offset * offset, 0.0f), rstd = 1.0f / sqrtf(var + d.eps);
-    table[c] = mean;
-    table[d.c + c] = one[0] * rstd;
+    sample<T, 1>(d, c, shift);
+    const double offset = a / count, mean = shift[0] + offset;
+    double var = b / count - offset * offset;
+    if (var < 0) var = 0;
+    const double rstd = 1 / sqrt(var + d.eps);
+    table[c] = static_cast<float>(mean);
+    table[d.c + c] = static_cast<float>(one[0] * rstd);
     load_as<1>(d.parameter_type, d.bias, c, one);
     table[2 * d.c + c] = one[0];
-    auto blend = [&](const void* old, void* next, float now) {
+    auto blend = [&](const void* old, void* next, double now) {
       if (!next) return;
       float before[1];
       load_as<1>(d.statistic_type, old, c, before);
-      store_as<1>(d.statistic_type, next, c, {before[0] * d.keep + now * (1 - d.keep)});
+      store_as<1>(d.statistic_type, next, c, {static_cast<float>(before[0] * d.keep + now * (1 - d.keep))});
     };
     blend(d.old_mean, d.new_mean, mean);
-    blend(d.old_var, d.new_var, isnan(b) ? b : var);
-    if (d.batch_mean) d.batch_mean[c] = mean;
-    if (d.batch_rstd) d.batch_rstd[c] = rstd;
+    blend(d.old_var, d.new_var, var);
+    if (d.batch_mean) d.batch_mean[c] = static_cast<float>(mean);
+    if (d.batch_rstd) d.batch_rstd[c] = static_cast<float>(rstd);
   }
 }
 
-template <class T, int V, bool kBackward>
-__global__ void __launch_bounds__(kThreads) apply_kernel(const BatchNorm d, int parts) {
+template <class T, int V, bool kLast, bool kBackward>
+__global__ void __launch_bounds__(kThreads) apply_kernel(const BatchNorm d, const Shares share, int parts) {
+  const Walk<V, kLast> walk(d, share);
+  constexpr int kOwn = Walk<V, kLast>::kOwn;
   let_next_start();
   inputs_ready();
-  const int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V;
-  if (i >= static_cast<int64_t>(d.n) * d.c * d.places) return;
-  int channel, image;
-  if (i < (int64_t{1} << 31)) {
-    const auto at = static_cast<unsigned>(i), places = static_cast<unsigned>(d.places);
-    channel = static_cast<int>(d.channels_last ? at % d.c : at / places % d.c);
-    image = static_cast<int>(at / (d.c * places));
-  } else {
-    channel = static_cast<int>(d.channels_last ? i % d.c : i / d.places % d.c);
-    image = static_cast<int>(i / (d.c * d.places));
-  }
   const float* const table = table_of(d, parts);
-  float x[V], one[V], two[V], three[V];
-  load_v<V>(static_cast<const T*>(d.x) + i, x);
-#pragma unroll
-  for (int e = 0; e < V; ++e) {
-    const int c = d.channels_last ? channel + e : channel;
-    one[e] = table[c];
-    two[e] = table[d.c + c];
-    three[e] = table[2 * d.c + c];
-  }
+  float one[kOwn], two[kOwn], three[kOwn], mean[kOwn] = {}, bias[kOwn] = {};
+  load_floats<kOwn>(table, walk.channel, one);
+  load_floats<kOwn>(table + d.c, walk.channel, two);
+  load_floats<kOwn>(table + 2 * d.c, walk.channel, three);
   if constexpr (kBackward) {
-    const Channels<V> channels(d, channel, d.through != BatchNorm::open && !d.gate);
-    float g[V], out[V];
-    load_gradient<T, V>(d, i, x, channels.mean, channels.factor, channels.bias, g);
-    if (d.gated) store_v<V>(static_cast<T*>(d.gated) + i, g);
-#pragma unroll
-    for (int e = 0; e < V; ++e) out[e] = one[e] * (g[e] - two[e] - (x[e] - channels.mean[e]) * three[e]);
-    store_v<V>(static_cast<T*>(d.dx) + i, out);
-  } else {
-#pragma unroll
-    for (int e = 0; e < V; ++e) x[e] = fmaf(x[e] - one[e], two[e], three[e]);
-    apply_epilogue<V>(d.epilogue, x, i, image, channel, d.c);
-    store_v<V>(static_cast<T*>(d.y) + i, x);
+    load_floats<kOwn>(d.mean, walk.channel, mean);
+    if (d.through != BatchNorm::open) load_parameter<kOwn>(d, d.bias, walk.channel, bias);
   }
+  bool by_image = false;
+  for (int i = 0; i < d.epilogue.count; ++i)
+    by_image |= d.epilogue.steps[i].where == EpilogueStep::image_channel;
+  walk.each([&](const int64_t(&at)[kAtOnce], auto some) {
+    constexpr int kSome = decltype(some)::value;
+    float x[kSome][V], g[kSome][V];
+#pragma unroll
+    for (int k = 0; k < kSome; ++k) {
+      load_v<V>(static_cast<const T*>(d.x) + at[k], x[k]);
+      if (kBackward) load_v<V>(static_cast<const T*>(d.g) + at[k], g[k]);
+    }
+#pragma unroll
+    for (int k = 0; k < kSome; ++k) {
+      if constexpr (kBackward) {
+        pass_gate<T, V, kOwn>(d, x[k], mean, one, bias, g[k]);
+#pragma unroll
+        for (int e = 0; e < V; ++e) {
+          const int c = kOwn == 1 ? 0 : e;
+          x[k][e] = fmaf(one[c], g[k][e], fmaf(three[c], x[k][e] - mean[c], two[c]));
+        }
+        store_v<V>(static_cast<T*>(d.dx) + at[k], x[k]);
+      } else {
+#pragma unroll
+        for (int e = 0; e < V; ++e) {
+          const int c = kOwn == 1 ? 0 : e;
+          x[k][e] = fmaf(x[k][e] - one[c], two[c], three[c]);
+        }
+        const int image = by_image ? static_cast<int>(at[k] / (d.c * d.places)) : 0;
+        apply_epilogue<V>(d.epilogue, x[k], at[k], image, walk.channel, d.c);
+        store_v<V>(static_cast<T*>(d.y) + at[k], x[k]);
+      }
+    }
+  });
 }
 
-template <class T, int V, bool kBackward>
+template <class T, int V, bool kLast, bool kBackward>
 cudaError_t start(const BatchNorm& d, cudaStream_t stream) {
-  const Shares share = shares_of(d);
-  cudaError_t status = launch(&sums_kernel<T, V, kBackward>, dim3(share.tiles, share.parts), dim3(kThreads),
-                              0, stream, d, share);
+  const Shares sums = sum_shares(d), places = shares_of(d, 8);
+  cudaError_t status = launch(&sums_kernel<T, V, kLast, kBackward>, dim3(sums.tiles, sums.parts),
+                              dim3(kThreads), 0, stream, d, sums);
   if (status != cudaSuccess) return status;
-  status = launch(&finish_kernel<kBackward>, dim3((d.c + 31) / 32), dim3(1024), 0, stream, d, share.parts);
-  if (status != cudaSuccess || (kBackward && !d.dx) || (!kBackward && !d.y)) return status;
-  const int64_t threads = static_cast<int64_t>(d.n) * d.c * d.places / V;
-  return launch(&apply_kernel<T, V, kBackward>,
-                dim3(static_cast<unsigned>((threads + kThreads - 1) / kThreads)), dim3(kThreads), 0, stream,
-                d, share.parts);
+  status = launch(&finish_kernel<T, kBackward>, dim3((d.c + 31) / 32), dim3(1024), 0, stream, d, sums.parts);
+  if (status != cudaSuccess || (kBackward ? !d.dx : !d.y)) return status;
+  return launch(&apply_kernel<T, V, kLast, kBackward>, dim3(places.tiles, places.parts), dim3(kThreads), 0,
+                stream, d, places, sums.parts);
+}
+template <class T, int V, bool kBackward>
+cudaError_t start_layout(const BatchNorm& d, cudaStream_t stream) {
+  return d.channels_last ? start<T, V, true, kBackward>(d, stream) : start<T, V, false, kBackward>(d, stream);
 }
 template <class T, int V, bool kBackward>
 cudaError_t start_any(const BatchNorm& d, cudaStream_t stream) {
-  if (vector_of(d) == V) return start<T, V, kBackward>(d, stream);
-  return start<T, 1, kBackward>(d, stream);
+  if (vector_of(d) == V) return start_layout<T, V, kBackward>(d, stream);
+  return start_layout<T, 1, kBackward>(d, stream);
 }
 template <bool kBackward>
 cudaError_t start_type(const BatchNorm& d, cudaStream_t stream) {
@@ -299,7 +349,7 @@ cudaError_t start_type(const BatchNorm& d, cudaStream_t stream) {
 }  // namespace
 
 int64_t batch_norm_scratch_bytes(const BatchNorm& d) {
-  return (static_cast<int64_t>(shares_of(d).parts) * 2 + 3) * d.c * 4;
+  return (static_cast<int64_t>(sum_shares(d).parts) * 2 + 3) * d.c * 4;
 }
 cudaError_t batch_norm_train(const BatchNorm& d, cudaStream_t stream) {
   return start_type<false>(d, stream);

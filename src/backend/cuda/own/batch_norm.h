@@ -33,11 +33,9 @@ struct BatchNorm {
   const void* g = nullptr;
   const float *mean = nullptr, *rstd = nullptr;  // [C]
   void *dx = nullptr, *dscale = nullptr, *dbias = nullptr;
-  // The gradient counts where what followed the norm let it through: by its result (gate, of the type and
-  // layout of x) or by the norm's own result, computed again (bias is then given).
-  enum Gate : uint8_t { open, positive, to_six } through = open;
-  const void* gate = nullptr;  // null: computed again
-  void* gated = nullptr;       // the gradient after the gate, or null
+  // The gradient counts where the activation behind the norm let it through, which the norm's result,
+  // computed again, tells: bias is then given.
+  enum Gate : uint8_t { open, positive, to_six } through = open;  // above 0; in [0, 6]
 };
 int64_t batch_norm_scratch_bytes(const BatchNorm& problem);
 cudaError_t batch_norm_train(const BatchNorm& problem, cudaStream_t stream);

@@ -165,13 +165,13 @@ __global__ void __launch_bounds__(kBlock) columns_kernel(const RowsBackward d) {
 
 // A block 32 columns of dscale or dbias: the sum over `parts`.
 __global__ void __launch_bounds__(kBlock) finish_kernel(const RowsBackward d, int parts) {
-  __shared__ float shared[kBlock / 32][32];
+  __shared__ double shared[kBlock / 32][32];
   let_next_start();
   inputs_ready();
   void* const to = blockIdx.y == 0 ? d.dscale : d.dbias;
   if (!to) return;
   const int lane = threadIdx.x % 32, part = threadIdx.x / 32, i = blockIdx.x * 32 + lane;
-  float sum = 0;
+  double sum = 0;
   if (i < d.size)
 #pragma unroll 4
     for (int p = part; p < parts; p += kBlock / 32)
@@ -180,7 +180,7 @@ __global__ void __launch_bounds__(kBlock) finish_kernel(const RowsBackward d, in
   __syncthreads();
   if (part != 0 || i >= d.size) return;
   for (int p = 1; p < kBlock / 32; ++p) sum += shared[p][lane];
-  store_as<1>(d.parameter_type, to, i, {sum});
+  store_as<1>(d.parameter_type, to, i, {static_cast<float>(sum)});
 }
 
 bool aligned(const RowsBackward& d) {

@@ -91,7 +91,7 @@ S step_form(const GroupStep& g) {
 std::string refuse_steps(const Group& group, const ir::Graph& graph, ir::NodeId node, bool main_bias) {
   if (group.steps.size() + main_bias > static_cast<size_t>(kMaxEpilogueSteps))
     return cat("has ", group.steps.size(), " steps after the contraction");
-  const ir::Type& result = output_type(graph, node);
+  const ir::Type& result = output_type(graph, node, group.output);
   for (const GroupStep& s : group.steps) {
     if (s.kind == GroupStep::eltwise && s.op != "neg" && !find(kEltwise, s.op))
       return cat("there is no step for ", s.op);

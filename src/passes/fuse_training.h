@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Groups around what a training step consists of, made before the general fusion and only where the target
+// takes them:
+//   kind "cross_entropy": the loss, or its gradient, with casts of logits and of their gradient
+//   kind "conv": the gradient of weights with the cast that follows
+//   kind "batch_norm": batch norm in training with what is added to its result and an activation
+//   kind "batch_norm_backward": its gradient behind that of an activation, whose operand is computed again
+#pragma once
+
+#include "passes/pass.h"
+
+namespace pelton::passes {
+
+bool fuse_training(ir::Graph& graph, const Context& context);
+
+}  // namespace pelton::passes
