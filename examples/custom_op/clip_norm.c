@@ -91,11 +91,26 @@ static void run_gradient(const void* state, const pelton_op_call* call, const pe
   }
 }
 
-static const pelton_custom_op ops[] = {{sizeof(pelton_custom_op), "example", "clip_norm", 1, 0, infer, refuse,
-                                        NULL, prepare, free, run, "clip_norm_gradient"},
-                                       {sizeof(pelton_custom_op), "example", "clip_norm_gradient", 1, 0,
-                                        infer_gradient, refuse, NULL, prepare, free, run_gradient, NULL}};
-static const pelton_plugin table = {sizeof(pelton_plugin), PELTON_PLUGIN_ABI, "clip_norm", 2, ops};
+static const pelton_custom_op ops[] = {{.size = sizeof(pelton_custom_op),
+                                        .domain = "example",
+                                        .name = "clip_norm",
+                                        .version = 1,
+                                        .infer = infer,
+                                        .refuse = refuse,
+                                        .prepare = prepare,
+                                        .release = free,
+                                        .run = run,
+                                        .gradient = "clip_norm_gradient"},
+                                       {.size = sizeof(pelton_custom_op),
+                                        .domain = "example",
+                                        .name = "clip_norm_gradient",
+                                        .version = 1,
+                                        .infer = infer_gradient,
+                                        .refuse = refuse,
+                                        .prepare = prepare,
+                                        .release = free,
+                                        .run = run_gradient}};
+static const pelton_plugin table = {sizeof(pelton_plugin), PELTON_PLUGIN_ABI, "clip_norm", 2, ops, 0, NULL};
 
 const pelton_plugin* pelton_plugin_table(void) {
   return &table;

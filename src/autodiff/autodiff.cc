@@ -2,6 +2,7 @@
 #include "autodiff/autodiff.h"
 
 #include "autodiff/reverse.h"
+#include "ir/custom.h"
 #include "ir/gradient.h"
 
 namespace pelton::autodiff {
@@ -16,7 +17,7 @@ void remove_unused(Graph& graph, size_t first, const std::vector<ValueId>& kept)
   for (ValueId v : kept) keep[v.index] = true;
   std::vector<NodeId> added(graph.order().begin() + static_cast<std::ptrdiff_t>(first), graph.order().end());
   for (size_t i = added.size(); i-- > 0;) {
-    bool dead = graph.op(added[i]).effects != Effects::ordered;
+    bool dead = effects_of(graph[added[i]]) != Effects::ordered;
     for (ValueId v : graph[added[i]].outputs) dead &= !keep[v.index] && graph.unused(v);
     if (dead) graph.remove(added[i]);
   }

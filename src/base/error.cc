@@ -25,11 +25,14 @@ std::string_view to_string(ErrorCode code) {
 
 Error::Error(ErrorCode code, std::string what, std::string where, std::string fix)
     : code_(code), message_(std::move(what)), where_(std::move(where)), fix_(std::move(fix)) {
+  // Names in files may be of any length and hold control characters, which a terminal would obey.
+  constexpr size_t kLongest = 2000, kEnd = 200;
+  if (message_.size() > kLongest) message_.replace(kLongest - kEnd, message_.size() - kLongest, " ... ");
   line_ = message_;
   if (!where_.empty()) append(line_, cat(" (", where_, ")"));
   if (!fix_.empty()) append(line_, cat(": ", fix_));
   for (char& c : line_)
-    if (c == '\n' || c == '\r') c = ' ';
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
 }
 
 Error Error::within(std::string_view outer) const {

@@ -12,6 +12,7 @@
 #include "cli/inputs.h"
 #include "cli/layer_times.h"
 #include "cli/process_memory.h"
+#include "cli/run_model.h"
 #include "cli/statistics.h"
 #include "register/registry.h"
 #include "runtime/executable.h"
@@ -110,7 +111,7 @@ int run(const Options& o, const Globals& globals) {
   if (o.batch < 0) throw Misuse{cat("--batch is ", o.batch), ""};
   device::Target target = globals.target();
   Stopwatch load;
-  auto plan = open_plan(o.model, target, compile_options(o.shapes, o.precision));
+  auto plan = plan_of(o.model, target, compile_options(o.shapes, o.precision));
   double compile_ms = plan->compile_seconds * 1e3;
   auto executable = runtime::Executable::create(plan, registry(), target);
   const ir::Graph& g = executable->graph();

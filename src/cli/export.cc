@@ -19,10 +19,6 @@ struct Options {
   int64_t opset = 0;  // 0: what the exporter takes by itself
 };
 
-bool is_plan_file(const std::string& path) {
-  return !folder_exists(path) && kind_of_file(path) == FileKind::plan;
-}
-
 int run(const Options& o, const Globals& globals) {
   ir::Graph graph = is_plan_file(o.input) ? runtime::load_plan(o.input)->graph : model_of(o.input, {}).graph;
   onnx::ExportOptions options;

@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/inputs.h"
 #include "cli/preprocess.h"
+#include "cli/run_model.h"
 #include "ir/op.h"
 #include "ir/text.h"
 #include "register/registry.h"
@@ -143,12 +144,12 @@ void print_support(const json& rows) {
 
 int run(const Options& o, const Globals& globals) {
   CompileOptions options = compile_options(o.shapes, o.precision);
-  bool is_plan = kind_of_file(o.model) == FileKind::plan;
+  bool is_plan = is_plan_file(o.model);
   std::shared_ptr<const runtime::Plan> plan;
   std::unique_ptr<Model> model;
   device::Target target = globals.target();
-  if (is_plan || o.support) plan = open_plan(o.model, target, options);
-  if (!is_plan && !o.support) model = std::make_unique<Model>(load_model(o.model, options));
+  if (is_plan || o.support) plan = plan_of(o.model, target, options);
+  if (!is_plan && !o.support) model = std::make_unique<Model>(model_of(o.model, options));
   const auto preprocess = find_preprocess(o.model);
   const ir::Graph& g = plan ? plan->graph : model->graph;
   if (o.graph && !globals.json) {

@@ -17,7 +17,7 @@
 namespace pelton::cli {
 namespace {
 
-constexpr const char* kReserved[] = {"generate", "logwatch", "zoo", "quantize", "refit"};
+constexpr const char* kReserved[] = {"generate", "logwatch", "zoo", "quantize", "refit", "tune", "profile"};
 
 int report(const Globals& globals, const Error& e, int status) {
   std::fprintf(stderr, "pelton: error: %s\n", e.what());

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "cli/run_model.h"
 #include "data/lower.h"
 #include "data/request.h"
 #include "register/registry.h"
@@ -80,7 +81,7 @@ std::shared_ptr<const runtime::Preprocess> compile_preprocess(const Graph& model
 }
 
 std::shared_ptr<const runtime::Preprocess> find_preprocess(const std::string& path) {
-  return kind_of_file(path) == FileKind::plan ? runtime::load_preprocess(path) : nullptr;
+  return is_plan_file(path) ? runtime::load_preprocess(path) : nullptr;
 }
 
 std::shared_ptr<const runtime::PictureInput> open_pictures(const std::string& path,

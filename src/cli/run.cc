@@ -11,6 +11,7 @@
 #include "cli/compare.h"
 #include "cli/inputs.h"
 #include "cli/preprocess.h"
+#include "cli/run_model.h"
 #include "ir/op.h"
 #include "register/registry.h"
 #include "runtime/executable.h"
@@ -66,7 +67,7 @@ std::map<std::string, ir::HostValue> pictures(const std::string& path, const dev
 
 int run(const Options& o, const Globals& globals) {
   device::Target target = globals.target();
-  auto plan = open_plan(o.model, target, compile_options(o.shapes, o.precision));
+  auto plan = plan_of(o.model, target, compile_options(o.shapes, o.precision));
   auto executable = runtime::Executable::create(plan, registry(), target);
   const ir::Graph& g = executable->graph();
   std::map<std::string, std::string> files = pairs(o.inputs, "--input");

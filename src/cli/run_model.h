@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models from files or from the folder of a training run.
+// Models from what the command line names: a file, the folder of a training run, or a built-in model.
 #pragma once
 
 #include "register/model.h"
 
 namespace pelton::cli {
 
-// A run folder gives its best checkpoint, or the newest where none is best.
-Model model_of(const std::string& path, const CompileOptions& options);
+bool is_plan_file(const std::string& name);
+
+// A run folder gives its best checkpoint, or the newest where none is best. "zoo:resnet50" is the built-in
+// model of that name, "zoo:vit,layers=4,size=64" the same with other options; its weights are random, the
+// same each time.
+Model model_of(const std::string& name, const CompileOptions& options);
+// A plan file as it is, a model compiled.
+std::shared_ptr<const runtime::Plan> plan_of(const std::string& name, const device::Target& target,
+                                             const CompileOptions& options);
 
 }  // namespace pelton::cli

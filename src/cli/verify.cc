@@ -10,6 +10,7 @@
 #include "base/progress.h"
 #include "cli/command.h"
 #include "cli/inputs.h"
+#include "cli/run_model.h"
 #include "interp/interpreter.h"
 #include "ir/op.h"
 #include "ir/physical.h"
@@ -303,11 +304,11 @@ int run(Options o, const Globals& globals) {
   device::Target target = globals.target();
   std::shared_ptr<const runtime::Plan> plan;
   std::unique_ptr<ir::Graph> source;
-  if (kind_of_file(o.model) == FileKind::plan) {
-    plan = open_plan(o.model, target, options);
+  if (is_plan_file(o.model)) {
+    plan = plan_of(o.model, target, options);
     low = plan->precision != "fp32";
   } else {
-    Model model = load_model(o.model, options);
+    Model model = model_of(o.model, options);
     source = std::make_unique<ir::Graph>(model.graph);
     plan = std::make_shared<runtime::Plan>(compile_model(std::move(model), target, options));
   }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstring>
 #include <set>
 #include <unordered_map>
@@ -344,7 +345,11 @@ class Reader {
       // Sizes that depend on data are compared where they appear.
       bool fresh = false;
       for (const std::string& n : names) fresh |= !known_.ranges.count(n);
-      if (!fresh) g.checks.push_back({Fact::Relation::equal, a, b, std::string(where)});
+      auto known = [&](const Fact& f) {
+        return f.relation == Fact::Relation::equal && f.left == a && f.right == b;
+      };
+      if (!fresh && std::none_of(g.checks.begin(), g.checks.end(), known))
+        g.checks.push_back({Fact::Relation::equal, a, b, std::string(where)});
     }
   }
 

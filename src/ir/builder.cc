@@ -39,7 +39,9 @@ ValueId Builder::reshape(ValueId x, Shape to) {
   return shape(x) == to ? x : op("reshape", {x}, {{"dims", std::move(to)}});
 }
 ValueId Builder::transpose(ValueId x, Ints perm) {
-  if (std::is_sorted(perm.begin(), perm.end())) return x;
+  bool identity = static_cast<int64_t>(perm.size()) == rank(x);
+  for (size_t d = 0; d < perm.size(); ++d) identity &= perm[d] == static_cast<int64_t>(d);
+  if (identity) return x;
   return op("transpose", {x}, {{"perm", std::move(perm)}});
 }
 ValueId Builder::unsqueeze(ValueId x, const Ints& axes) {

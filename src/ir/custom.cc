@@ -39,4 +39,28 @@ const CustomOp* find_custom_op(const std::string& domain, const std::string& nam
   return it == r.ops.end() ? nullptr : &it->second;
 }
 
+const CustomOp* find_custom_op(const Node& node) {
+  if (node.op->family != Family::custom) return nullptr;
+  return find_custom_op(node.get_text("domain"), node.get_text("name"), node.get_int("version"));
+}
+
+const CustomOp* newest_custom_op(std::string_view domain, std::string_view name, int64_t newest) {
+  Registry& r = registry();
+  std::lock_guard lock(r.mutex);
+  auto it = r.ops.upper_bound({std::string(domain), std::string(name), newest});
+  if (it == r.ops.begin()) return nullptr;
+  const CustomOp& found = (--it)->second;
+  return found.domain == domain && found.name == name ? &found : nullptr;
+}
+
+Effects effects_of(const Node& node) {
+  const CustomOp* op = find_custom_op(node);
+  return op && op->effects ? Effects::ordered : node.op->effects;
+}
+
+bool in_place(const Node& node) {
+  const CustomOp* op = find_custom_op(node);
+  return node.op->alias == AliasRule::in_place || (op && op->in_place);
+}
+
 }  // namespace pelton::ir

@@ -90,6 +90,10 @@ std::optional<Contents> known_contents(const Graph& graph, ValueId value) {
 
 void InferContext::output(size_t i, Type t) {
   if (i >= node.outputs.size()) return;
+  if (t.is_tensor())
+    for (const Dim& d : t.shape)
+      if (d.is_const() && d.value() < 0)
+        refuse(ErrorCode::bad_shape, "", cat("yields a negative size: ", t.str()));
   Type& held = graph.edit(node.outputs[i]).type;
   // A layout chosen by a pass stays; ops that set one say so in the new type.
   if (t.is_tensor() && t.layout.is_plain() && held.is_tensor() && held.rank() == t.rank())

@@ -21,5 +21,6 @@ std::string print_node(const Graph& graph, NodeId node, const PrintOptions& opti
 // bad_format errors give line and column. The graph is inferred and its types compared with those written.
 Graph parse_graph(std::string_view text);
 Type parse_type(std::string_view text);
+Attrs parse_attrs(std::string_view text);  // "axes = [-1], keep_dims = true"; may be empty
 
 }  // namespace pelton::ir

@@ -28,6 +28,14 @@ class TextParser {
     if (at_ != text_.size()) bad("text after the type");
     return t;
   }
+  Attrs run_attrs() {
+    Attrs out;
+    skip();
+    if (at_ != text_.size()) out = attr_list(Graph("attributes"));
+    skip();
+    if (at_ != text_.size()) bad("text after the attributes");
+    return out;
+  }
 
  private:
   using Labels = std::unordered_map<std::string, ValueId>;
@@ -289,6 +297,16 @@ class TextParser {
     return real();
   }
 
+  Attrs attr_list(const Graph& outer) {
+    Attrs attrs;
+    do {
+      std::string key = word();
+      expect('=');
+      if (!attrs.emplace(key, attr(outer)).second) bad(cat("attribute '", key, "' twice"));
+    } while (take(','));
+    return attrs;
+  }
+
   ValueId use(const Labels& labels) {
     if (take_word("_")) return {};
     std::string l = label();
@@ -447,11 +465,7 @@ class TextParser {
     auto inputs = list<ValueId>('(', ')', [&] { return use(labels); });
     Attrs attrs;
     if (take('{') && !take('}')) {
-      do {
-        std::string key = word();
-        expect('=');
-        if (!attrs.emplace(key, attr(g)).second) bad(cat("attribute '", key, "' twice"));
-      } while (take(','));
+      attrs = attr_list(g);
       expect('}');
     }
     std::vector<Type> types;
@@ -499,6 +513,9 @@ Graph parse_graph(std::string_view text) {
 }
 Type parse_type(std::string_view text) {
   return TextParser(text).run_type();
+}
+Attrs parse_attrs(std::string_view text) {
+  return TextParser(text).run_attrs();
 }
 
 }  // namespace pelton::ir

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "ir/custom.h"
 #include "ir/infer.h"
 #include "ir/op.h"
 
@@ -93,7 +94,7 @@ class Verifier {
     size_t ordered = 0;
     NodeId loose;
     for (NodeId id : g_.order()) {
-      if (g_.op(id).effects != Effects::ordered) continue;
+      if (effects_of(g_[id]) != Effects::ordered) continue;
       ++ordered;
       bool takes_token = false;
       for (ValueId v : g_[id].inputs) takes_token |= v && g_.type(v).kind == TypeKind::token;

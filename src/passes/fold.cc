@@ -54,7 +54,12 @@ bool fold_node(Graph& g, NodeId id, int64_t max_bytes) {
     inputs.emplace_back(t ? *t : Tensor());
     if (t) input_bytes += bytes_of(*t);
   }
-  int64_t bytes = result_bytes(g, id);
+  int64_t bytes = 0;
+  try {
+    bytes = result_bytes(g, id);
+  } catch (const Error& e) {  // a size that does not exist
+    throw e.within(g.describe(id));
+  }
   if (bytes > max_bytes && bytes > input_bytes) return false;
   std::vector<HostValue> results;
   try {

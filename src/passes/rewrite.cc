@@ -5,6 +5,8 @@
 #include <cmath>
 #include <unordered_map>
 
+#include "ir/custom.h"
+
 namespace pelton::passes {
 
 using namespace ir;
@@ -14,7 +16,7 @@ bool remove_dead(Graph& graph) {
   std::vector<NodeId> order(graph.order());
   for (auto it = order.rbegin(); it != order.rend(); ++it) {
     const Node& n = graph[*it];
-    if (n.op->effects == Effects::ordered) continue;
+    if (effects_of(n) == Effects::ordered) continue;
     if (std::all_of(n.outputs.begin(), n.outputs.end(), [&](ValueId v) { return graph.unused(v); })) {
       graph.remove(*it);
       changed = true;

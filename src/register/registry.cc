@@ -10,6 +10,7 @@ namespace pelton {
 const backend::Registry& registry() {
   static const backend::Registry* const filled = [] {
     auto* r = new backend::Registry;
+    for (backend::Implementation& i : runtime::plugin_implementations()) r->add(std::move(i));
     backend::register_cpu(*r);
     backend::register_cuda(*r);
     r->add(runtime::plugin_implementation());

@@ -5,7 +5,7 @@
 #include <map>
 #include <unordered_map>
 
-#include "ir/op.h"
+#include "ir/custom.h"
 #include "runtime/region.h"
 
 namespace pelton::runtime {
@@ -84,7 +84,7 @@ class Planner {
   size_t taken_over(int s, const Ref& out) {
     const Step& step = p_.steps[static_cast<size_t>(s)];
     const Graph& g = region_.graph();
-    if (!step.kernel || g.op(step.node).alias != AliasRule::in_place || step.out_count != 1) return SIZE_MAX;
+    if (!step.kernel || !in_place(g[step.node]) || step.out_count != 1) return SIZE_MAX;
     const Type& type = g.type(out.value);
     size_t found = SIZE_MAX;
     each_input(step, [&](const Ref& in) {

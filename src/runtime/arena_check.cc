@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <map>
 
-#include "ir/op.h"
+#include "ir/custom.h"
 #include "runtime/arena.h"
 #include "runtime/region.h"
 
@@ -66,7 +66,7 @@ void check_memory(const Program& p, const Region& region) {
       if (p.order.before(r, b.writer)) return true;
       const Step& step = p.steps[static_cast<size_t>(r)];
       return r == b.writer && b.what != "scratch" && a.offset == b.offset && a.bytes == b.bytes &&
-             step.kernel && g.op(step.node).alias == AliasRule::in_place;
+             step.kernel && in_place(g[step.node]);
     });
   };
   for (size_t i = 0; i < tenants.size(); ++i) {

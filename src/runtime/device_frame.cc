@@ -308,7 +308,7 @@ void DeviceFrame::run_on_host(const Ready& r, const Step& step, const RunOptions
       args.scratch = host_scratch_.mutable_data();
     }
     args.random = options.random;
-    step.kernel->run(args);
+    run_prepared(step, args);
   };
   if (bytes > kSmallRunBytes)
     run_in_pool(work);

@@ -365,7 +365,21 @@ void Frame::run_kernel(const Loaded& l, const Step& step, const RunOptions& opti
   args.out = {at + step.first_out, step.out_count};
   if (step.scratch_bytes) args.scratch = arena_ + step.scratch_offset;
   args.random = options.random;
-  step.kernel->run(args);
+  run_prepared(step, args);
+}
+
+void Frame::run_prepared(const Step& step, const backend::RunArgs& args) {
+  if (step.stateful)
+    step.stateful->run_with(args, kept_memory(step));
+  else
+    step.kernel->run(args);
+}
+
+void* Frame::kept_memory(const Step& step) {
+  const Dims bytes{step.stateful->context_bytes()};
+  Tensor& kept = kept_memory_[step.node.index];
+  if (!kept.defined() || kept.dims() != bytes) kept = aligned(Tensor::zeros(DType::u8, bytes));
+  return kept.mutable_data();
 }
 
 HostValue Frame::result(ValueId v) {
@@ -402,6 +416,8 @@ void Frame::unbind() {
   for (HostValue& v : host_) v = HostValue();
   std::fill(bound_.begin(), bound_.end(), Bound{});
   outputs_.clear();
+  kept_memory_.clear();
+  for (auto& [region, frame] : bodies_) frame->kept_memory_.clear();
   sizes_known_ = false;
   if (!state_.empty()) reset_state();
 }

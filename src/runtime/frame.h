@@ -65,6 +65,7 @@ class Frame {
   void move_to_slice(Loaded& loaded, int64_t slice);
   void run_step(const Loaded& loaded, const Step& step, int64_t slice, const RunOptions& options);
   void run_kernel(const Loaded& loaded, const Step& step, const RunOptions& options);
+  void run_prepared(const Step& step, const backend::RunArgs& args);  // a kernel of the host
   void run_reference(const Loaded& loaded, const Step& step, const RunOptions& options);
   // `slice`: of a step that runs in slices, else -1.
   void report(const Loaded& loaded, const Step& step, int64_t start_ns, int64_t end_ns,
@@ -74,6 +75,7 @@ class Frame {
   void copy_to_bound(size_t output);
   void check_interrupts(const Step& step, const RunOptions& options) const;
   void* address(const Ref& ref);
+  void* kept_memory(const Step& step);  // of a stateful kernel; zeros at first
   ir::HostValue value_of(const Ref& ref, void* at, bool plain, int64_t rows = 0) const;
   ir::HostValue result(ir::ValueId v);
   void own(ir::HostValue& value, const std::vector<ir::HostValue>& inputs) const;
@@ -95,6 +97,7 @@ class Frame {
   std::byte* arena_ = nullptr;
   int64_t arena_bytes_ = 0;
   std::unordered_map<const Region*, std::unique_ptr<Frame>> bodies_;
+  std::unordered_map<uint32_t, Tensor> kept_memory_;  // by node: of its stateful kernel
 };
 
 }  // namespace pelton::runtime

@@ -23,8 +23,8 @@ std::string kernel_free_reason(const Graph& graph, NodeId id) {
   const Node& n = graph[id];
   for (ValueId v : n.outputs) {
     const Type& t = graph.type(v);
-    if (!t.is_tensor()) return cat("yields ", t.str());
-    if (t.dtype == DType::string) return "yields strings";
+    if (!t.is_tensor() && t.kind != TypeKind::token) return cat("yields ", t.str());
+    if (t.is_tensor() && t.dtype == DType::string) return "yields strings";
   }
   for (ValueId v : n.inputs) {
     if (!v) continue;

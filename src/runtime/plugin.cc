@@ -4,18 +4,21 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "base/log.h"
 #include "ir/custom.h"
-#include "ir/gradient.h"
 #include "ir/infer.h"
-#include "pelton/c/plugin.h"
+#include "runtime/plugin_call.h"
+#include "runtime/plugin_graph.h"
 #include "tensor/dlpack.h"
 
 namespace pelton::runtime {
@@ -24,10 +27,22 @@ namespace {
 using namespace ir;
 
 using OpKey = std::tuple<std::string, std::string, int64_t>;  // domain, name, version
+struct LoadedOp {
+  pelton_custom_op op;
+  PluginFunctions functions;
+};
+struct LoadedImplementation {
+  std::string name, op, domain, custom;  // op: the row; domain and custom: of a custom op
+  int64_t version = 0;
+  device::Kind device = device::Kind::cpu;
+  PluginFunctions functions;
+};
 struct Loaded {
   std::mutex mutex;
   std::set<std::string> files;
-  std::map<OpKey, pelton_custom_op> ops;
+  std::map<OpKey, LoadedOp> ops;
+  std::deque<LoadedImplementation> implementations;  // entries stay where they are
+  bool handed_out = false;                           // the implementations
 };
 Loaded& loaded() {
   static auto* const instance = new Loaded;  // libraries stay for the life of the process
@@ -38,85 +53,25 @@ std::string title(const pelton_custom_op& op) {
   return cat(op.domain, "::", op.name, " version ", op.version);
 }
 
-const pelton_custom_op* find(const Node& n) {
+const LoadedOp* find(const Node& n) {
   Loaded& l = loaded();
   std::lock_guard lock(l.mutex);
   auto it = l.ops.find({n.get_text("domain"), n.get_text("name"), n.get_int("version")});
   return it == l.ops.end() ? nullptr : &it->second;
 }
 
-// A pelton_op_call with the memory it points into.
-class Call {
- public:
-  // `symbols` null: sizes stay symbolic.
-  Call(const Graph& g, const Node& n, bool results, const SymbolValues* symbols)
-      : attributes_(n.get_text("attributes")) {
-    inputs_.reserve(n.inputs.size());
-    outputs_.reserve(n.outputs.size());
-    for (ValueId v : n.inputs) inputs_.push_back(value(g, v, symbols));
-    if (results)
-      for (ValueId v : n.outputs) outputs_.push_back(value(g, v, symbols));
-    call_ = {sizeof(pelton_op_call), attributes_.c_str(), inputs_.size(),
-             n.outputs.size(),       inputs_.data(),      results ? outputs_.data() : nullptr};
-  }
-  Call(const Call&) = delete;
-  Call& operator=(const Call&) = delete;
-  const pelton_op_call* get() const { return &call_; }
-
- private:
-  struct Storage {
-    std::vector<std::string> texts;
-    std::vector<const char*> dims;
-    Dims shape;
-  };
-  pelton_op_value value(const Graph& g, ValueId v, const SymbolValues* symbols) {
-    if (!v || !g.type(v).is_tensor() || !g.type(v).ranked) return {{0, 0, 0}, -1, nullptr, nullptr};
-    const Type& type = g.type(v);
-    auto s = std::make_unique<Storage>();
-    for (const Dim& d : type.shape) s->texts.push_back(d.str());
-    for (const std::string& t : s->texts) s->dims.push_back(t.c_str());
-    if (symbols) s->shape = eval(type.shape, *symbols);
-    pelton_op_value out{};
-    to_dlpack(type.dtype, &out.dtype.code, &out.dtype.bits);
-    out.dtype.lanes = 1;
-    out.ndim = static_cast<int32_t>(type.rank());
-    out.dims = s->dims.data();
-    out.shape = symbols ? s->shape.data() : nullptr;
-    storage_.push_back(std::move(s));
-    return out;
-  }
-
-  std::string attributes_;
-  std::vector<std::unique_ptr<Storage>> storage_;
-  std::vector<pelton_op_value> inputs_, outputs_;
-  pelton_op_call call_;
-};
-
-class Message {
- public:
-  Message() : c_{text_, sizeof text_} {}
-  pelton_message* get() { return &c_; }
-  std::string str(const char* fallback) const {
-    return text_[0] ? std::string(text_) : std::string(fallback);
-  }
-
- private:
-  char text_[512] = {};
-  pelton_message c_;
-};
-
 void infer_with(const pelton_custom_op& op, InferContext& c) {
   struct Host {
     InferContext& c;
-    const pelton_custom_op& op;
+    size_t results;
     std::string error;
-  } host{c, op, {}};
+  } host{c, c.node.outputs.size() - ((op.flags & PELTON_OP_EFFECTS) ? 1 : 0), {}};
   pelton_inference out{sizeof out, &host,
                        [](void* h, size_t index, pelton_dtype dtype, int32_t ndim, const char* const* dims) {
                          auto& host = *static_cast<Host*>(h);
                          try {
                            auto type = from_dlpack(dtype.code, dtype.bits);
-                           if (!type || ndim < 0 || index >= host.c.node.outputs.size()) {
+                           if (!type || ndim < 0 || index >= host.results) {
                              host.error = cat("set result ", index, " to a type that does not exist");
                              return;
                            }
@@ -127,65 +82,119 @@ void infer_with(const pelton_custom_op& op, InferContext& c) {
                            host.error = e.what();
                          }
                        }};
-  Call call(c.graph, c.node, false, nullptr);
-  Message message;
+  PluginCall call(c.graph, c.node, false, nullptr);
+  PluginMessage message;
   if (op.infer(call.get(), &out, message.get()))
     fail(ErrorCode::bad_shape, cat(op.domain, "::", op.name, " ", message.str("refuses its operands")),
          c.graph.describe(c.id));
   if (!host.error.empty()) fail(ErrorCode::plugin, cat(title(op), ": ", host.error), c.graph.describe(c.id));
 }
 
-void gradient_with(const pelton_custom_op& op, GradientContext& c) {
-  std::vector<ValueId> inputs = c.node.inputs;
-  for (size_t i = 0; i < c.node.outputs.size(); ++i) inputs.push_back(c.result(i));
-  for (size_t i = 0; i < c.node.outputs.size(); ++i) inputs.push_back(c.grad_or_zeros(i));
-  std::vector<size_t> floats;
-  for (size_t i = 0; i < c.node.inputs.size(); ++i)
-    if (c.has(i) && is_float(c.b.dtype(c.in(i)))) floats.push_back(i);
-  Attrs attrs = c.node.attrs;
-  attrs["name"] = std::string(op.gradient);
-  std::vector<ValueId> grads = c.b.ops("custom", inputs, attrs, floats.size());
-  for (size_t k = 0; k < floats.size(); ++k)
-    if (c.wants(floats[k])) c.set(floats[k], grads[k]);
+// An entry of an array whose stride its first member gives; members that a shorter one lacks are zero.
+template <class Entry>
+Entry entry_at(const Entry* first, size_t i) {
+  Entry out{};
+  std::memcpy(static_cast<void*>(&out), reinterpret_cast<const char*>(first) + i * first->size,
+              std::min(first->size, sizeof out));
+  return out;
 }
 
-std::string refuse(const Graph& g, NodeId id, const device::Target& target) {
-  const pelton_custom_op* op = find(g[id]);
-  if (!op) return "no plug-in provides the op";
-  if (target.kind != device::Kind::cpu) return "has a kernel for the CPU only";
-  for (ValueId v : g[id].inputs)
-    if (v && !g.type(v).layout.is_plain()) return cat("needs plain layouts, got ", g.type(v).str());
-  Call call(g, g[id], true, nullptr);
-  Message message;
-  return op->refuse && op->refuse(call.get(), message.get()) ? message.str("refuses the node")
-                                                             : std::string();
+void add_op(Loaded& l, const std::string& path, const char* plugin, const pelton_custom_op& op,
+            size_t index) {
+  auto bad = [&](std::string what) { fail(ErrorCode::plugin, std::move(what), path); };
+  if (!op.domain || !op.name || !op.infer || !op.run)
+    bad(cat("op ", index, " of plug-in '", plugin, "' has no name, inference or kernel"));
+  const bool effects = op.flags & PELTON_OP_EFFECTS;
+  if (op.flags & ~uint64_t{PELTON_OP_EFFECTS | PELTON_OP_IN_PLACE})
+    bad(cat(title(op), " has flags that ABI ", PELTON_PLUGIN_ABI, " does not know"));
+  if (effects && (op.decompose || op.gradient || op.build_gradient))
+    bad(cat(title(op), " has effects, and so neither a decomposition nor a gradient"));
+  LoadedOp item{
+      op, {title(op), false, op.refuse, op.scratch_bytes, op.context_bytes, op.prepare, op.release, op.run}};
+  const LoadedOp& kept = l.ops.emplace(OpKey{op.domain, op.name, op.version}, std::move(item)).first->second;
+  CustomOp row{op.domain, op.name, op.version, [&kept](InferContext& c) { infer_with(kept.op, c); }};
+  if (op.decompose)
+    row.decompose = [&kept](Builder& b, const Node& n) { return plugin_decompose(kept.op, b, n); };
+  else
+    row.eval = [&kept](EvalContext& c) { plugin_eval(kept.functions, c); };
+  if (op.gradient || op.build_gradient)
+    row.gradient = [&kept](GradientContext& c) { plugin_gradient(kept.op, c); };
+  row.effects = effects;
+  row.in_place = op.flags & PELTON_OP_IN_PLACE;
+  with_place(path, [&] { add_custom_op(std::move(row)); });
 }
 
-class PluginKernel : public backend::Kernel {
- public:
-  PluginKernel(const pelton_custom_op& op, const backend::Instance& instance)
-      : op_(op), call_(instance.graph, instance.node(), true, &instance.symbols) {
-    Message message;
-    if (op.prepare && op.prepare(call_.get(), &state_, message.get()))
-      fail(ErrorCode::plugin, cat(title(op), ": ", message.str("cannot be prepared")));
-    if (op.scratch_bytes) scratch_ = op.scratch_bytes(call_.get());
-    if (scratch_ < 0) fail(ErrorCode::plugin, cat(title(op), " asks for ", scratch_, " bytes of scratch"));
-  }
-  ~PluginKernel() override {
-    if (state_ && op_.release) op_.release(state_);
-  }
-  int64_t scratch_bytes() const override { return scratch_; }
-  void run(const backend::RunArgs& args) const override {
-    pelton_op_buffers buffers{sizeof buffers, args.in.data(), args.out.data(), args.scratch};
-    op_.run(state_, call_.get(), &buffers);
-  }
+// Implementations are asked through plain functions: one pair of them for each place in this list.
+constexpr size_t kMostImplementations = 64;
 
- private:
-  const pelton_custom_op& op_;
-  Call call_;
-  void* state_ = nullptr;
-  int64_t scratch_ = 0;
+void add_implementation(Loaded& l, const std::string& path, const char* plugin,
+                        const pelton_implementation& i, size_t index) {
+  auto bad = [&](std::string what) { fail(ErrorCode::plugin, std::move(what), path); };
+  if (!i.name || !i.op || !i.device || !i.run)
+    bad(cat("implementation ", index, " of plug-in '", plugin, "' has no name, op, device or kernel"));
+  const std::string what = cat("implementation '", i.name, "' of plug-in '", plugin, "'");
+  if (i.flags & ~uint64_t{PELTON_KERNEL_ANY_LAYOUT})
+    bad(cat(what, " has flags that ABI ", PELTON_PLUGIN_ABI, " does not know"));
+  LoadedImplementation item;
+  item.name = i.name;
+  item.op = i.op;
+  item.version = i.version;
+  if (item.name.find('.') == item.name.npos) bad(cat(what, " has no dot in its name"));
+  for (const LoadedImplementation& other : l.implementations)
+    if (other.name == item.name) bad(cat(what, " exists already"));
+  if (std::string_view(i.device) == "cuda")
+    item.device = device::Kind::cuda;
+  else if (std::string_view(i.device) != "cpu")
+    bad(cat(what, " is for '", i.device, "', not cpu or cuda"));
+  if (const size_t colons = item.op.find("::"); colons != item.op.npos) {
+    item.domain = item.op.substr(0, colons);
+    item.custom = item.op.substr(colons + 2);
+    item.op = "custom";
+    if (!find_custom_op(item.domain, item.custom, item.version))
+      bad(cat(what, " is of ", i.op, " version ", i.version, ", which nothing provides"));
+  } else if (const OpDef* row = find_op(item.op); !row || row->family == Family::control) {
+    bad(cat(what, " is of '", item.op, "', which is no op that takes kernels"));
+  }
+  if (l.handed_out) bad(cat(what, " comes too late: load it before the first model"));
+  if (l.implementations.size() == kMostImplementations)
+    bad(cat("more than ", kMostImplementations, " implementations of plug-ins"));
+  item.functions = {what,      (i.flags & PELTON_KERNEL_ANY_LAYOUT) != 0,
+                    i.refuse,  i.scratch_bytes,
+                    nullptr,   i.prepare,
+                    i.release, i.run};
+  l.implementations.push_back(std::move(item));
+}
+
+const LoadedImplementation& implementation_at(size_t i) {
+  return loaded().implementations[i];  // none is added once they are asked
+}
+
+std::string refuse_at(size_t i, const Graph& g, NodeId id) {
+  const LoadedImplementation& m = implementation_at(i);
+  const Node& n = g[id];
+  if (!m.custom.empty() && (n.get_text("domain") != m.domain || n.get_text("name") != m.custom ||
+                            n.get_int("version") != m.version))
+    return cat("is of ", m.domain, "::", m.custom, " version ", m.version);
+  return plugin_refuse(m.functions, g, id);
+}
+
+struct Functions {
+  decltype(backend::Implementation::refuse) refuse;
+  decltype(backend::Implementation::prepare) prepare;
 };
+template <size_t... I>
+constexpr std::array<Functions, sizeof...(I)> make_functions(std::index_sequence<I...>) {
+  return {Functions{[](const Graph& g, NodeId id, const device::Target&) { return refuse_at(I, g, id); },
+                    [](const backend::Instance& instance, const device::Target&) {
+                      return plugin_prepare(implementation_at(I).functions, instance);
+                    }}...};
+}
+constexpr auto kFunctions = make_functions(std::make_index_sequence<kMostImplementations>());
+
+std::string refuse_custom(const Graph& g, NodeId id, const device::Target&) {
+  const LoadedOp* op = find(g[id]);
+  return op ? plugin_refuse(op->functions, g, id) : std::string("no plug-in provides the op");
+}
 
 }  // namespace
 
@@ -210,33 +219,36 @@ void load_plugin(const std::string& path) {
   if (table->abi != PELTON_PLUGIN_ABI || table->size < sizeof(pelton_plugin))
     bad(cat("plug-in '", table->name, "' was built for ABI ", table->abi, ", this host has ",
             PELTON_PLUGIN_ABI));
-  size_t stride = table->op_count ? table->ops[0].size : 0;
-  if (table->op_count && stride < offsetof(pelton_custom_op, gradient))
-    bad(cat("the op table of plug-in '", table->name, "' is shorter than ABI ", PELTON_PLUGIN_ABI, " says"));
-  for (size_t i = 0; i < table->op_count; ++i) {
-    pelton_custom_op op{};
-    std::memcpy(&op, reinterpret_cast<const char*>(table->ops) + i * stride, std::min(stride, sizeof op));
-    if (!op.domain || !op.name || !op.infer || !op.run)
-      bad(cat("op ", i, " of plug-in '", table->name, "' has no name, inference or kernel"));
-    if (op.flags) bad(cat(title(op), " has flags that ABI ", PELTON_PLUGIN_ABI, " does not know"));
-    OpKey key{op.domain, op.name, op.version};
-    const pelton_custom_op& kept = l.ops.emplace(key, op).first->second;
-    std::function<void(GradientContext&)> gradient;
-    if (op.gradient) gradient = [&kept](GradientContext& c) { gradient_with(kept, c); };
-    with_place(path, [&] {
-      add_custom_op(
-          {op.domain, op.name, op.version, [&kept](InferContext& c) { infer_with(kept, c); }, {}, gradient});
-    });
-  }
+  if ((table->op_count && table->ops[0].size < offsetof(pelton_custom_op, gradient)) ||
+      (table->implementation_count && table->implementations[0].size < sizeof(pelton_implementation)))
+    bad(cat("a table of plug-in '", table->name, "' is shorter than ABI ", PELTON_PLUGIN_ABI, " says"));
+  for (size_t i = 0; i < table->op_count; ++i) add_op(l, path, table->name, entry_at(table->ops, i), i);
+  for (size_t i = 0; i < table->implementation_count; ++i)
+    add_implementation(l, path, table->name, entry_at(table->implementations, i), i);
   l.files.insert(path);
-  log_info("plug-in '", table->name, "': ", table->op_count, " ops");
+  log_info("plug-in '", table->name, "': ", table->op_count, " ops, ", table->implementation_count,
+           " implementations");
+}
+
+std::vector<backend::Implementation> plugin_implementations() {
+  Loaded& l = loaded();
+  std::lock_guard lock(l.mutex);
+  l.handed_out = true;
+  std::vector<backend::Implementation> out;
+  for (size_t i = 0; i < l.implementations.size(); ++i) {
+    const LoadedImplementation& m = l.implementations[i];
+    backend::Implementation made{m.name, {m.op}, kFunctions[i].refuse, kFunctions[i].prepare};
+    made.device = m.device;
+    out.push_back(std::move(made));
+  }
+  return out;
 }
 
 backend::Implementation plugin_implementation() {
-  return {"plugin", {"custom"}, refuse, [](const backend::Instance& instance, const device::Target&) {
-            const pelton_custom_op* op = find(instance.node());
+  return {"plugin", {"custom"}, refuse_custom, [](const backend::Instance& instance, const device::Target&) {
+            const LoadedOp* op = find(instance.node());
             PELTON_CHECK(op, "no plug-in provides the op");
-            return std::unique_ptr<backend::Kernel>(std::make_unique<PluginKernel>(*op, instance));
+            return plugin_prepare(op->functions, instance);
           }};
 }
 

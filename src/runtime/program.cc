@@ -181,6 +181,8 @@ std::shared_ptr<const Program> Region::build(size_t segment, const SymbolValues&
     if (!step.kernel) continue;
     step.scratch_bytes = step.kernel->scratch_bytes();
     p->scratch_bytes = std::max(p->scratch_bytes, step.scratch_bytes);
+    const auto* stateful = dynamic_cast<const backend::Stateful*>(step.kernel);
+    if (stateful && stateful->context_bytes() > 0) step.stateful = stateful;
   }
   for (Step& step : p->steps) {
     if (!step.on_device) continue;

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "backend/kernel.h"
+#include "backend/stateful.h"
 #include "runtime/memory_plan.h"
 
 namespace pelton::runtime {
@@ -37,7 +37,8 @@ struct Ref {
 struct Step {
   uint32_t position = 0;  // in graph.order()
   ir::NodeId node;
-  const backend::Kernel* kernel = nullptr;  // null: the reference function
+  const backend::Kernel* kernel = nullptr;      // null: the reference function
+  const backend::Stateful* stateful = nullptr;  // the same kernel, where it keeps memory from run to run
   bool on_device = false, capturable = false;
   uint32_t first_in = 0, in_count = 0, first_out = 0, out_count = 0;  // in Program::refs
   int64_t scratch_offset = 0, scratch_bytes = 0;

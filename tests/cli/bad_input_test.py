@@ -33,7 +33,7 @@ def info(name, shape, kind=F):
 
 def model(*nodes, inputs=None, outputs=("y",), weights=(), opset=17, functions=()):
     """Nodes are (op, inputs, outputs[, attributes])."""
-    made = [helper.make_node(n[0], n[1].split(), n[2].split(), **(n[3] if len(n) > 3 else {})) for n in nodes]
+    made = [helper.make_node(n[0], n[1].split(" ") if n[1] else [], n[2].split(" "), **(n[3] if len(n) > 3 else {})) for n in nodes]
     graph = helper.make_graph(made, "g", inputs or [info("x", [2])], [info(o, None) for o in outputs], list(weights))
     domains = {d for n in made for d in [n.domain] if d}
     return helper.make_model(graph, ir_version=8, functions=functions,
@@ -48,6 +48,34 @@ def whole(name, values):
     return numpy_helper.from_array(np.array(values, np.int64), name)
 
 
+def real(name, values):
+    return numpy_helper.from_array(np.array(values, np.float32), name)
+
+
+def branch(*results):
+    return helper.make_graph([helper.make_node("Neg", ["x"], [r]) for r in results], "b", [], [info(r, None) for r in results])
+
+
+def twice(proto):
+    proto.graph.node[0].attribute.append(proto.graph.node[0].attribute[0])
+    return proto
+
+
+def two_sets(proto):
+    proto.opset_import.append(helper.make_opsetid("", 9))
+    return proto
+
+
+def tree(children, modes, target=0):
+    """A tree whose node i goes to children[i] either way."""
+    n = len(modes)
+    return model(("TreeEnsembleRegressor", "x", "y", {
+        "domain": "ai.onnx.ml", "n_targets": 1, "nodes_treeids": [0] * n, "nodes_nodeids": list(range(n)), "nodes_featureids": [0] * n,
+        "nodes_values": [0.0] * n, "nodes_modes": modes, "nodes_truenodeids": children, "nodes_falsenodeids": children,
+        "target_treeids": [0], "target_nodeids": [0], "target_ids": [target], "target_weights": [1.0]}), inputs=[info("x", [2, 3])])
+
+
+BODY = helper.make_graph([helper.make_node("Neg", ["a"], ["b"])], "body", [info("a", None)], [info("b", None)])
 ADD = ("Add", "x w", "y")
 MODELS = {
     "a cycle": (model(("Add", "x b", "a"), ("Neg", "a", "y"), ("Neg", "y", "b")), ["cycle"]),
@@ -67,6 +95,31 @@ MODELS = {
     "an operator set of the future": (model(("Neg", "x", "y"), opset=999), ["999", "newest known"]),
     "a split that does not divide": (model(("Split", "x", "y a b"), opset=11), ["2 into 3", "'y'"]),
     "a pad beyond 64 bits": (model(("Pad", "x p", "y"), weights=[whole("p", [1 << 62, 1 << 62])]), ["overflow", "'y'"]),
+    "a permutation that repeats": (model(("Transpose", "x", "y", {"perm": [0, 0]}), inputs=[info("x", [2, 2])]), ["transpose", "[0,0]"]),
+    "an attribute twice": (twice(model(("Elu", "x", "y", {"alpha": 1.0}))), ["'alpha'", "twice"]),
+    "no operator set 0": (model(("Neg", "x", "y"), opset=0), ["operator set 0", "does not exist"]),
+    "two operator sets": (two_sets(model(("Neg", "x", "y"))), ["operator sets 17 and 9", "at once"]),
+    "an infinite scale": (model(("Resize", "x r s", "y"), weights=[whole("r", []), real("s", [np.inf])]), ["scale inf"]),
+    "a scan of fewer than none": (model(("Scan", "x", "y", {"num_scan_inputs": -1, "body": BODY})), ["scans -1"]),
+    "a loop whose body takes less": (model(("Loop", "n  x", "y", {"body": BODY}), weights=[whole("n", 3)]), ["'body'", "inputs"]),
+    "branches that differ": (model(("If", "c", "y", {"then_branch": branch("r"), "else_branch": branch("r", "s")}),
+                                   inputs=[info("x", [2]), info("c", [], TensorProto.BOOL)]), ["1 and 2 values"]),
+    "a hidden size below 1": (model(("LSTM", "x w r", "y", {"hidden_size": -4}), inputs=[info("x", [3, 1, 2])],
+                                    weights=[real("w", np.ones((1, 16, 2))), real("r", np.ones((1, 16, 4)))]), ["hidden_size is -4"]),
+    "a tree that is a circle": (tree([1, 0], ["BRANCH_LEQ", "BRANCH_LEQ"]), ["cycle"]),
+    "a tree with a circle": (tree([1, 2, 1], ["BRANCH_LEQ"] * 3), ["node"]),
+    "a tree that votes for no target": (tree([0], ["LEAF"], target=7), ["target 7 of 1"]),
+    "a block whose square is no size": (model(("DepthToSpace", "x", "y", {"blocksize": 1 << 33}), inputs=[info("x", [1, 4, 2, 2])]), ["8589934592"]),
+    "a product of vectors by Gemm": (model(("Gemm", "x x", "y")), ["takes matrices", "f32[2]"]),
+    "a class below none": (model(("OneHot", "i d v", "y"), weights=[whole("i", [0]), whole("d", [-3]), real("v", [0, 1])]), ["-3", "'y'"]),
+    "an equation of garbage": (model(("Einsum", "x", "y", {"equation": "i>j"})), ["einsum", "'>'"]),
+    "a long equation": (model(("Einsum", "x", "y", {"equation": "i" * 100_000 + "->"})), ["einsum", " ... "]),
+    "names that speak to a terminal": (model(("Neg", "x\n\x1b[31mfake", "y")), ["nothing produces", "fake"]),
+    "an index that no sequence has": (model(("SequenceConstruct", "x", "s"), ("SequenceAt", "s i", "y"), weights=[whole("i", 5)]), ["index 5", "of 1"]),
+    "an item of an empty sequence": (model(("SequenceEmpty", "", "s"), ("ConcatFromSequence", "s", "y", {"axis": 0})), ["empty sequence"]),
+    "more picks than there are": (model(("TopK", "x k", "y i"), weights=[whole("k", [100])]), ["100 of 2"]),
+    "a function called with too much": (model(("F", "x x", "y", {"domain": "local"}), functions=[helper.make_function(
+        "local", "F", ["a"], ["b"], [helper.make_node("Neg", ["a"], ["b"])], [helper.make_opsetid("", 17)])]), ["'F'", "2 inputs"]),
 }
 
 
@@ -75,7 +128,16 @@ def test_models_are_refused(limited, tmp_path, name):
     proto, words = MODELS[name]
     (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
     for command in ("inspect", "compile"):
-        assert_error(limited(command, "m.onnx"), 1, "m.onnx", *words)
+        result = limited(command, "m.onnx")
+        assert_error(result, 1, "m.onnx", *words)
+        assert len(result.err) < 4000 and result.err.rstrip("\n").isprintable()
+
+
+def test_a_window_wider_than_memory(limited, tmp_path):
+    proto = model(("LRN", "x", "y", {"size": 1 << 40}), inputs=[info("x", [1, 2, 3, 3])])
+    (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+    np.save(tmp_path / "x.npy", np.ones((1, 2, 3, 3), np.float32))
+    assert limited("run", "m.onnx", "--input", "x=x.npy").code == 0
 
 
 @pytest.mark.parametrize("location, offset, words", [
@@ -187,7 +249,7 @@ def test_full_disk(limited, tmp_path):
 
 def test_files_that_cannot_be_read(limited, tmp_path):
     (tmp_path / "folder.onnx").mkdir()
-    assert_error(limited("inspect", "folder.onnx"), 1, "is a folder", "folder.onnx")
+    assert_error(limited("inspect", "folder.onnx"), 1, "folder holds no training run", "folder.onnx")
     assert_error(limited("inspect", "absent.onnx"), 1, "No such file", "absent.onnx")
     (tmp_path / "secret.onnx").write_bytes(model(("Neg", "x", "y")).SerializeToString())
     (tmp_path / "secret.onnx").chmod(0)

@@ -19,8 +19,8 @@ def test_version_and_help(pelton):
     for command in ("doctor", "inspect", "compile", "run", "bench", "verify", "conform", "data"):
         assert command in top.out
         assert pelton(command, "--help").code == 0
-    for reserved in ("generate", "logwatch", "zoo", "quantize", "refit"):
-        assert reserved not in top.out.split()
+    for reserved in ("generate", "logwatch", "zoo", "quantize", "refit", "tune", "profile"):
+        assert reserved not in [line.split()[0] for line in top.out.splitlines() if line.startswith("  ")]
         assert_error(pelton(reserved), 2, reserved, "reserved")
 
 
@@ -162,3 +162,27 @@ def test_output_that_cannot_be_written(chain, pelton):
         process = subprocess.run([str(BINARY), "doctor"], stdout=full, stderr=subprocess.PIPE, text=True)
     assert process.returncode == 1 and "standard output cannot be written" in process.stderr
     assert_error(pelton("run", "chain.plt", *INPUTS, "--output-dir", "/proc/none"), 1, "/proc/none")
+
+
+def test_built_in_models(pelton, tmp_path):
+    report = pelton("inspect", "zoo:mlp", "--json").json()
+    assert report["format"] == "zoo" and report["inputs"][0]["shape"] == ["N", 784]
+    assert report["parameters"] == 784 * 256 + 256 + 256 * 256 + 256 + 256 * 10 + 10
+    small = "zoo:recurrent,length=4,features=3,hidden=5,cell=gru"
+    assert pelton("inspect", small, "--json").json()["inputs"][0]["shape"] == ["N", 4, 3]
+    for command in (["compile", small, "-o", "z.pelton"], ["bench", small, "--batch", "2", "--iterations", "3"],
+                    ["verify", small, "--shape", "series=2x4x3"], ["export", small, "-o", "z.onnx"]):
+        result = pelton(*command)
+        assert result.code == 0, result.err
+    np.save(tmp_path / "x.npy", np.ones((2, 4, 3), np.float32))
+    results = []
+    for i, model in enumerate((small, "z.pelton", "z.onnx")):  # the weights are the same each time
+        assert pelton("run", model, "--input", "series=x.npy", "--output-dir", f"o{i}").code == 0
+        results.append(np.load(tmp_path / f"o{i}" / "logits.npy"))
+    np.testing.assert_array_equal(results[0], results[1])
+    np.testing.assert_allclose(results[0], results[2], rtol=1e-5, atol=1e-6)
+    assert np.abs(results[0]).max() > 0
+    assert_error(pelton("inspect", "zoo:resnet5"), 1, "no model 'resnet5'", "resnet50")
+    assert_error(pelton("inspect", "zoo:mlp,feature=3"), 1, "no option 'feature'", "'features'")
+    assert_error(pelton("inspect", "zoo:mlp,features=many"), 1, "option features", "'many'", "--models")
+    assert_error(pelton("inspect", "zoo:mlp,features"), 1, "'features' is no OPTION=VALUE")

@@ -9,11 +9,16 @@ import shutil
 import struct
 import sys
 import tarfile
+import warnings
 import zlib
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "peers"))
+from contrib_cases import CASES, ML_CASES, model_of  # noqa: E402
 
 NPY, NPZ, PB_TENSOR, PB_SEQUENCE, SAFETENSORS = (bytes([i]) for i in range(5))
 
@@ -76,6 +81,22 @@ def onnx_models():
     constant = helper.make_node("Constant", [], ["s"], value=numpy_helper.from_array(np.array([2, -1]), "v"))
     yield model("reshape", [constant, helper.make_node("Reshape", ["x", "s"], ["y"])], [x], [y], opset=13)
     yield "fields", every_field().SerializeToString()
+    for i, case in enumerate(CASES + ML_CASES):
+        made, values = model_of(*case)
+        made.graph.initializer.extend(numpy_helper.from_array(v, n) for n, v in values.items())
+        yield f"contrib_{i:02}_{case[0]}", made.SerializeToString()
+    yield from node_cases()
+
+
+def node_cases(most_bytes=2048):
+    """The models that the installed onnx package generates for its node tests: every op, most of its attributes."""
+    from onnx.backend.test.case import node
+    warnings.filterwarnings("ignore")
+    for case in node.collect_testcases(None):
+        content = case.model.SerializeToString()
+        # Expanded functions are many and alike.
+        if len(content) <= most_bytes and "_expanded" not in case.name:
+            yield f"node_{case.name}", content
 
 
 def every_field():

@@ -118,6 +118,7 @@ TEST_CASE("binary form: a type that cannot be is refused, one that may differ be
   Graph back = read(write(g, blobs), blobs);
   REQUIRE(back.checks.size() == 1);
   CHECK(back.checks[0].str() == "N == M");
+  CHECK(read(write(back, blobs), blobs).checks.size() == 1);  // not once more each time
   g.edit(v).type = Type::tensor(DType::f32, {Dim::symbol("N") + 1});
   expect_error(ErrorCode::bad_format, {"f32[N + 1]", "but it is f32[N]", "neg"},
                [&] { read(write(g, blobs), blobs); });

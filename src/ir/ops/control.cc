@@ -240,13 +240,26 @@ void infer_token(InferContext& c) {
 }
 
 void infer_custom(InferContext& c) {
-  const std::string &domain = c.node.get_text("domain"), &name = c.node.get_text("name");
-  const CustomOp* op = find_custom_op(domain, name, c.node.get_int("version"));
+  const CustomOp* op = find_custom_op(c.node);
   if (!op)
     fail(ErrorCode::unsupported_op,
-         cat("nothing provides custom op ", domain, "::", name, " version ", c.node.get_int("version")),
+         cat("nothing provides custom op ", c.node.get_text("domain"), "::", c.node.get_text("name"),
+             " version ", c.node.get_int("version")),
          c.graph.describe(c.id), "load its library with --plugin");
+  if (op->effects) {
+    const std::vector<ValueId>&in = c.node.inputs, &out = c.node.outputs;
+    c.require(!in.empty() && in.back() && c.graph.type(in.back()).kind == TypeKind::token, kType, "C1",
+              "has effects, so its last operand must be a token");
+    c.require(!out.empty(), kType, "C1", "has effects, so its last result must be a token");
+    c.output(out.size() - 1, Type::token());
+  }
   op->infer(c);
+}
+
+std::vector<ValueId> decompose_custom(Builder& b, const Node& n) {
+  const CustomOp* op = find_custom_op(n);
+  if (!op || !op->decompose) return {};
+  return op->decompose(b, n);
 }
 
 OpDef control(std::string_view name, int min_inputs, int max_inputs, int min_outputs, int max_outputs,
@@ -307,8 +320,9 @@ void add_control(OpRows& rows) {
                           required("name", AttrKind::text),
                           {"version", AttrKind::integer, Attr(int64_t{1})},
                           {"attributes", AttrKind::text, Attr(std::string())}},
-                         infer_custom, eval_custom, {}));
+                         infer_custom, eval_custom, {"C1: an op with effects takes and yields a token"}));
   rows.back().family = Family::custom;
+  rows.back().decompose = decompose_custom;
 }
 
 }  // namespace pelton::ir

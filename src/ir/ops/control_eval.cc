@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ir/ops/control.h"
 
+#include "ir/builder.h"
 #include "ir/custom.h"
 #include "ir/ops/common.h"
 #include "ir/ops/lanes.h"
@@ -137,11 +138,24 @@ void eval_token(EvalContext& c) {
 }
 
 void eval_custom(EvalContext& c) {
-  const std::string &domain = c.node.get_text("domain"), &name = c.node.get_text("name");
-  const CustomOp* op = find_custom_op(domain, name, c.node.get_int("version"));
-  if (!op || !op->eval)
-    c.refuse(ErrorCode::unsupported_op, cat(domain, "::", name, " has no reference function"));
-  op->eval(c);
+  const CustomOp* op = find_custom_op(c.node);
+  if (op && op->eval) return op->eval(c);
+  if (!op || !op->decompose)
+    c.refuse(ErrorCode::unsupported_op,
+             cat(c.node.get_text("domain"), "::", c.node.get_text("name"), " has no reference function"));
+  Graph body("custom");
+  std::vector<ValueId> operands;
+  std::vector<HostValue> values;
+  for (size_t i = 0; i < c.node.inputs.size(); ++i) {
+    operands.push_back(c.has(i) ? body.add_input(Type::tensor(c.in(i).dtype(), to_shape(c.in(i).dims())))
+                                : ValueId{});
+    if (c.has(i)) values.push_back(c.inputs[i]);
+  }
+  const NodeId id = body.add_node(*c.node.op, operands, c.node.attrs, c.node.outputs.size(), c.node.name);
+  infer(body, id);
+  for (ValueId v : std::vector<ValueId>(body[id].outputs)) body.add_output(v);
+  expand(body, id);
+  c.outputs = c.run(body, std::move(values));
 }
 
 }  // namespace pelton::ir

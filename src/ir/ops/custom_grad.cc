@@ -6,10 +6,10 @@ namespace pelton::ir {
 namespace {
 
 void custom(GradientContext& c) {
-  const std::string &domain = c.node.get_text("domain"), &name = c.node.get_text("name");
-  const CustomOp* op = find_custom_op(domain, name, c.node.get_int("version"));
-  if (!op || !op->gradient) c.refuse(cat("custom op ", domain, "::", name, " has no gradient"));
-  op->gradient(c);
+  const CustomOp* op = find_custom_op(c.node);
+  if (op && op->gradient) return op->gradient(c);
+  if (op && op->decompose) return c.use_decomposition();
+  c.refuse(cat("custom op ", c.node.get_text("domain"), "::", c.node.get_text("name"), " has no gradient"));
 }
 
 }  // namespace

@@ -118,8 +118,10 @@ Values decompose_group_norm(Builder& b, const Node& n) {
 }
 
 Values decompose_lrn(Builder& b, const Node& n) {
-  ValueId x = widened(b, n.inputs[0]);
+  constexpr int64_t kWidest = 256;  // a wider window stays whole: a node for each of its places
   int64_t size = n.get_int("size"), before = (size - 1) / 2;
+  if (size > kWidest) return {};
+  ValueId x = widened(b, n.inputs[0]);
   auto rank = static_cast<size_t>(b.rank(x));
   Shape low(rank, Dim(0)), high = low;
   low[1] = before;

@@ -137,6 +137,8 @@ std::vector<ValueId> decompose_resample(Builder& b, const Node& node) {
     axis.to = (*to)[static_cast<size_t>(a)];
     axis.scale_given = !scales.empty();
     axis.scale = axis.scale_given ? scales[k] : static_cast<double>(axis.to) / static_cast<double>(axis.from);
+    constexpr int64_t kMostWeights = 1 << 24;
+    if (axis.to > kMostWeights / std::max<int64_t>(1, axis.from)) return {};
     Ints picks;
     std::vector<double> weights(static_cast<size_t>(axis.to * axis.from), 0.0);
     bool identity = axis.from == axis.to;

@@ -47,6 +47,7 @@ const ExportTable& export_table() {
     export_composite(t);
     export_control(t);
     export_edge(t);
+    export_custom(t);
     return t;
   }();
   return table;

@@ -65,5 +65,6 @@ void export_contract(ExportTable& table);
 void export_composite(ExportTable& table);
 void export_control(ExportTable& table);
 void export_edge(ExportTable& table);
+void export_custom(ExportTable& table);
 
 }  // namespace pelton::onnx

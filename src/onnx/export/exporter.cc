@@ -233,11 +233,11 @@ std::string export_model(const ir::Graph& graph, const ExportOptions& options) {
   model.integer(pb::ModelProto::ir_version, ir_version_for(state.opset));
   model.bytes(pb::ModelProto::producer_name, options.producer);
   model.bytes(pb::ModelProto::opset_import, opset.data());
-  if (state.uses_ml) {
-    wire::Writer ml;
-    ml.bytes(pb::OperatorSetIdProto::domain, "ai.onnx.ml");
-    ml.integer(pb::OperatorSetIdProto::version, 5);
-    model.bytes(pb::ModelProto::opset_import, ml.data());
+  for (const auto& [domain, version] : state.domains) {
+    wire::Writer import;
+    import.bytes(pb::OperatorSetIdProto::domain, domain);
+    import.integer(pb::OperatorSetIdProto::version, version);
+    model.bytes(pb::ModelProto::opset_import, import.data());
   }
   model.bytes(pb::ModelProto::graph, writer.finish());
   return model.take();

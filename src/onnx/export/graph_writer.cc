@@ -145,7 +145,7 @@ std::vector<Name> GraphWriter::ops(std::string_view type, std::vector<Name> inpu
 }
 
 Name GraphWriter::ml_op(std::string_view type, std::vector<Name> inputs, std::vector<OnnxAttr> attrs) {
-  state_.uses_ml = true;
+  state_.domains["ai.onnx.ml"] = 5;
   return ops(type, std::move(inputs), std::move(attrs), 1, "ai.onnx.ml")[0];
 }
 

@@ -2,6 +2,7 @@
 // Appends ONNX nodes to a graph under construction and hands out value names.
 #pragma once
 
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -36,7 +37,7 @@ struct WriterState {
   std::set<std::string, std::less<>> taken;
   uint64_t counter = 0;
   int64_t opset = 0;
-  bool uses_ml = false;  // some op is of ai.onnx.ml
+  std::map<std::string, int64_t> domains;  // besides the default one, with their operator sets
   std::string fresh(std::string_view hint);
 };
 

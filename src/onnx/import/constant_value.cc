@@ -43,7 +43,8 @@ struct Search {
       }
     if (!v.producer || depth > kMaxDepth || ++steps > kMaxSteps) return {};
     const ir::Node& node = graph[v.producer];
-    if (!node.op->eval || node.op->effects != ir::Effects::pure || node.op->family == ir::Family::control)
+    if (!node.op->eval || node.op->effects != ir::Effects::pure || node.op->family == ir::Family::control ||
+        node.op->family == ir::Family::custom)
       return {};
     for (ir::ValueId o : node.outputs) {
       const ir::Type& t = graph.type(o);

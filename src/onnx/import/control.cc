@@ -159,8 +159,10 @@ void scan(NodeContext& c) {
   const GraphView& view = c.need_graph("body");
   bool batched = c.opset < 9;
   size_t first = batched ? 1 : 0, total = c.input_count() - first;
-  auto scanned = static_cast<size_t>(c.need_int("num_scan_inputs"));
-  if (scanned > total) c.refuse(ErrorCode::bad_format, cat("has ", total, " inputs and scans ", scanned));
+  const int64_t scans = c.need_int("num_scan_inputs");
+  if (c.input_count() < first || scans < 0 || static_cast<uint64_t>(scans) > total)
+    c.refuse(ErrorCode::bad_format, cat("has ", c.input_count(), " inputs and scans ", scans));
+  const auto scanned = static_cast<size_t>(scans);
   size_t carried = total - scanned;
   if (batched && c.has(0))
     c.refuse(ErrorCode::unsupported_op, "sequence lengths of version 8 are not supported");

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "ir/infer.h"
+#include "onnx/import/custom.h"
 #include "onnx/import/table.h"
 
 namespace pelton::onnx {
@@ -152,9 +153,14 @@ std::vector<std::string> Importer::fixed_inputs(const ir::Graph& graph) const {
 
 void Importer::import_nodes(const std::vector<NodeView>& nodes, const std::vector<std::string_view>& results,
                             Scope& scope) {
-  for (const NodeView* n :
-       order_nodes(nodes, results, [&](std::string_view name) { return scope.visible(name); }))
-    import_node(*n, scope);
+  auto is_known = [&](std::string_view name) { return scope.visible(name); };
+  // Functions are not looked into: one that no result needs is left out with the effects inside it.
+  auto is_kept = [&](const NodeView& n) {
+    if (import_table().find(n.domain, n.op_type) || find_function(n)) return false;
+    const ir::CustomOp* custom = plugin_op(n, opset_of(n.domain));
+    return custom && custom->effects;
+  };
+  for (const NodeView* n : order_nodes(nodes, results, is_known, is_kept)) import_node(*n, scope);
 }
 
 const FunctionView* Importer::find_function(const NodeView& node) const {
@@ -171,8 +177,11 @@ void Importer::import_node(const NodeView& node, Scope& scope) {
   NodeContext context(*this, scope, node, function ? 0 : opset_of(node.domain));
   with_place(context.place(), [&] {
     // Calls of functions have bound the references of their bodies, so one that is left names nothing.
+    std::set<std::string_view> attributes;
     for (const AttributeView& a : node.attributes)
-      if (!a.ref_attr_name.empty())
+      if (!attributes.insert(a.name).second)
+        context.refuse(ErrorCode::bad_format, cat("attribute '", a.name, "' is there twice"));
+      else if (!a.ref_attr_name.empty())
         context.refuse(ErrorCode::bad_format, cat("attribute '", a.name, "' refers to '", a.ref_attr_name,
                                                   "', which no function that is called here has"));
     std::string outer_name = scope.builder().node_name();
@@ -183,7 +192,8 @@ void Importer::import_node(const NodeView& node, Scope& scope) {
       import_function(*function, context);
     } else {
       ImportFn fn = import_table().find(node.domain, node.op_type);
-      if (!fn) {
+      const ir::CustomOp* custom = fn ? nullptr : plugin_op(node, context.opset);
+      if (!fn && !custom) {
         std::string_view near = import_table().nearest(node.domain, node.op_type);
         context.refuse(ErrorCode::unsupported_op,
                        cat("there is no op '", node.op_type, "' in domain '",
@@ -192,7 +202,10 @@ void Importer::import_node(const NodeView& node, Scope& scope) {
                                     : cat("the nearest is ", near, "; a plug-in can add others"));
       }
       try {
-        fn(context);
+        if (fn)
+          fn(context);
+        else
+          import_custom(context, *custom, token_);
       } catch (const std::out_of_range&) {  // an entry of a shape or list that is too short
         context.refuse(ErrorCode::bad_shape, "an input has too few dimensions, or a list too few entries");
       }

@@ -56,16 +56,18 @@ class Importer {
   std::shared_ptr<ir::SymbolTable> symbols_;
   const ir::Graph* main_ = nullptr;
   KnownInputs known_;
+  ValueId token_;        // of the last custom node with effects
   int depth_ = 0;        // functions and sub-graphs around the present node
   size_t imported_ = 0;  // nodes so far
 };
 
 // The order in which nodes can run: the file's own where it is valid. Nodes that lead to no result are left
-// out. `is_known`: names that exist beforehand. bad_format names a node on a cycle or a name without a
-// producer.
+// out, unless `is_kept`. `is_known`: names that exist beforehand. bad_format names a node on a cycle or a
+// name without a producer.
 std::vector<const NodeView*> order_nodes(const std::vector<NodeView>& nodes,
                                          const std::vector<std::string_view>& results,
-                                         const std::function<bool(std::string_view)>& is_known);
+                                         const std::function<bool(std::string_view)>& is_known,
+                                         const std::function<bool(const NodeView&)>& is_kept);
 // Names that a node takes from around it, those of its sub-graphs included.
 std::vector<std::string_view> used_names(const NodeView& node);
 

@@ -12,6 +12,9 @@ void matmul(NodeContext& c) {
 
 // alpha * op(A) op(B) + beta * C
 void gemm(NodeContext& c) {
+  for (size_t i : {0, 1})
+    if (c.b.type(c.in(i)).rank() != 2)
+      c.refuse(ErrorCode::bad_shape, cat("takes matrices, not ", c.b.type(c.in(i)).str()));
   ValueId y =
       c.b.op("matmul", {c.in(0), c.in(1)},
              {{"transpose_a", c.get_int("transA", 0) != 0}, {"transpose_b", c.get_int("transB", 0) != 0}});

@@ -116,6 +116,21 @@ Forest read_named(NodeContext& c, std::string_view vote) {
   }
   for (size_t i = 0; i < n; ++i)
     if (!child[i]) f.roots.push_back(static_cast<int64_t>(i));
+  // A cycle below a root is refused with the op; one that no root leads to would just be left out.
+  Ints reached = f.roots;
+  std::vector<bool> seen = child;  // true: not reached yet
+  for (size_t k = 0; k < reached.size(); ++k) {
+    const auto i = static_cast<size_t>(reached[k]);
+    if (f.modes[i] == kLeaf) continue;
+    for (int64_t next : {f.yes[i], f.no[i]})
+      if (seen[static_cast<size_t>(next)]) {
+        seen[static_cast<size_t>(next)] = false;
+        reached.push_back(next);
+      }
+  }
+  if (reached.size() != n)
+    c.refuse(ErrorCode::bad_format,
+             cat("has ", n - reached.size(), " nodes on a cycle that no root leads to"));
   f.base = reals(c, "base_values");
   f.transform = lower(c.get_text("post_transform", "NONE"));
   return f;

@@ -38,7 +38,8 @@ std::vector<std::string_view> used_names(const NodeView& node) {
 
 std::vector<const NodeView*> order_nodes(const std::vector<NodeView>& nodes,
                                          const std::vector<std::string_view>& results,
-                                         const std::function<bool(std::string_view)>& is_known) {
+                                         const std::function<bool(std::string_view)>& is_known,
+                                         const std::function<bool(const NodeView&)>& is_kept) {
   std::map<std::string_view, size_t> producer;
   for (size_t i = 0; i < nodes.size(); ++i)
     for (std::string_view name : nodes[i].outputs) {
@@ -66,6 +67,11 @@ std::vector<const NodeView*> order_nodes(const std::vector<NodeView>& nodes,
     return it->second;
   };
   for (std::string_view name : results) need(name, nullptr);
+  for (size_t i = 0; i < nodes.size(); ++i)
+    if (waiting[i] < 0 && is_kept(nodes[i])) {
+      waiting[i] = 0;
+      work.push_back(i);
+    }
   while (!work.empty()) {
     size_t i = work.back();
     work.pop_back();

@@ -38,7 +38,8 @@ Request from_scales(NodeContext& c, ValueId x, Ints axes, const Floats& scales) 
     c.refuse(ErrorCode::bad_shape, cat("has ", scales.size(), " scales for ", axes.size(), " axes"));
   Request r{x, std::move(axes), {}, scales};
   for (size_t i = 0; i < scales.size(); ++i) {
-    if (!(scales[i] > 0)) c.refuse(ErrorCode::bad_shape, cat("has scale ", scales[i]));
+    if (!(scales[i] > 0) || std::isinf(scales[i]))
+      c.refuse(ErrorCode::bad_shape, cat("has scale ", scales[i]));
     r.sizes.push_back(scaled(c, c.b.shape(x)[static_cast<size_t>(r.axes[i])], scales[i]));
   }
   return r;

@@ -16,6 +16,8 @@ void recurrent(NodeContext& c, std::string_view op, size_t input_limit, size_t r
   swap(0);
   for (size_t i = 5; i < input_limit && i < 7; ++i) swap(i);
   while (!inputs.back()) inputs.pop_back();
+  if (c.has_attr("hidden_size") && c.need_int("hidden_size") < 1)
+    c.refuse(ErrorCode::bad_shape, cat("hidden_size is ", c.need_int("hidden_size")));
   Attrs attrs{{"hidden", c.get_int("hidden_size", c.need_const(c.b.shape(c.in(2)).at(2), "the hidden size"))},
               {"direction", c.get_text("direction", "forward")}};
   if (Strings v = c.get_texts("activations"); !v.empty()) attrs["activations"] = v;

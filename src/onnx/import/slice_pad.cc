@@ -130,9 +130,10 @@ Blocks blocks(NodeContext& c) {
   ValueId x = c.in(0);
   const Shape shape = c.b.shape(x);
   int64_t size = c.need_int("blocksize");
-  if (shape.size() != 4 || size < 1)
+  constexpr int64_t kLargest = 1 << 20;  // its square is a size
+  if (shape.size() != 4 || size < 1 || size > kLargest)
     c.refuse(ErrorCode::bad_shape,
-             cat("takes rank 4 and a block of 1 or more, not ", c.b.type(x).str(), " and ", size));
+             cat("takes rank 4 and a block of 1 to ", kLargest, ", not ", c.b.type(x).str(), " and ", size));
   std::string mode = c.get_text("mode", "DCR");
   if (mode != "DCR" && mode != "CRD")
     c.refuse(ErrorCode::bad_format, cat("mode \"", mode, "\" is neither DCR nor CRD"));

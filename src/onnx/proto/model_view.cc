@@ -304,7 +304,15 @@ void parse_opset(Span message, OpsetMap& into) {
     else
       version = r.integer();
   }
-  into[domain == "ai.onnx" ? std::string_view() : domain] = version;
+  if (domain == "ai.onnx") domain = {};
+  if (version < 1)
+    fail(ErrorCode::bad_format, cat("operator set ", version, " of domain '", domain, "' does not exist"),
+         "opset_import");
+  auto [it, fresh] = into.emplace(domain, version);
+  if (!fresh && it->second != version)
+    fail(ErrorCode::bad_format,
+         cat("operator sets ", it->second, " and ", version, " of domain '", domain, "' at once"),
+         "opset_import");
 }
 
 FunctionView parse_function(Span message) {
