@@ -82,7 +82,7 @@ void infer_with(const pelton_custom_op& op, InferContext& c) {
                            host.error = e.what();
                          }
                        }};
-  PluginCall call(c.graph, c.node, false, nullptr);
+  PluginCall call(c.graph, c.node, false);
   PluginMessage message;
   if (op.infer(call.get(), &out, message.get()))
     fail(ErrorCode::bad_shape, cat(op.domain, "::", op.name, " ", message.str("refuses its operands")),

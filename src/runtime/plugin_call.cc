@@ -46,9 +46,8 @@ bool is_token(const Graph& g, ValueId v) {
 
 class PluginKernel : public backend::Kernel, public backend::Stateful {
  public:
-  PluginKernel(const PluginFunctions& f, const Graph& g, const Node& n, const SymbolValues& symbols,
-               const std::vector<Tensor>* constants)
-      : f_(f), call_(g, n, true, &symbols, constants) {
+  PluginKernel(const PluginFunctions& f, const backend::Instance& i)
+      : f_(f), call_(i.graph, i.node(), i.inputs, i.outputs, i.constants) {
     PluginMessage message;
     if (f.prepare && f.prepare(call_.get(), &state_, message.get()))
       fail(ErrorCode::plugin, cat(f.title, ": ", message.str("cannot be prepared")));
@@ -88,26 +87,38 @@ class PluginKernel : public backend::Kernel, public backend::Stateful {
 
 }  // namespace
 
-PluginCall::PluginCall(const Graph& g, const Node& n, bool results, const SymbolValues* symbols,
-                       const std::vector<Tensor>* constants)
-    : attributes_(attributes_json(n)) {
-  for (size_t i = 0; i < n.inputs.size(); ++i) {
-    if (is_token(g, n.inputs[i])) continue;
-    inputs_.push_back(value(g, n.inputs[i], symbols));
-    if (constants && (*constants)[i].defined()) inputs_.back().constant = (*constants)[i].data();
-  }
+PluginCall::PluginCall(const Graph& g, const Node& n, bool results) : attributes_(attributes_json(n)) {
+  for (ValueId v : n.inputs)
+    if (!is_token(g, v)) inputs_.push_back(value(g, v, nullptr));
   size_t count = 0;
   for (ValueId v : n.outputs) {
     if (is_token(g, v)) continue;
     ++count;
-    if (results) outputs_.push_back(value(g, v, symbols));
+    if (results) outputs_.push_back(value(g, v, nullptr));
   }
+  close(count, results);
+}
+
+PluginCall::PluginCall(const Graph& g, const Node& n, const std::vector<backend::TensorSpec>& inputs,
+                       const std::vector<backend::TensorSpec>& outputs, const std::vector<Tensor>& constants)
+    : attributes_(attributes_json(n)) {
+  for (size_t i = 0; i < n.inputs.size(); ++i) {
+    if (is_token(g, n.inputs[i])) continue;
+    inputs_.push_back(value(g, n.inputs[i], &inputs[i]));
+    if (constants[i].defined()) inputs_.back().constant = constants[i].data();
+  }
+  for (size_t i = 0; i < n.outputs.size(); ++i)
+    if (!is_token(g, n.outputs[i])) outputs_.push_back(value(g, n.outputs[i], &outputs[i]));
+  close(outputs_.size(), true);
+}
+
+void PluginCall::close(size_t outputs, bool results) {
   call_ = {sizeof(pelton_op_call), attributes_.c_str(),
-           inputs_.size(),         count,
+           inputs_.size(),         outputs,
            inputs_.data(),         results ? outputs_.data() : nullptr};
 }
 
-pelton_op_value PluginCall::value(const Graph& g, ValueId v, const SymbolValues* symbols) {
+pelton_op_value PluginCall::value(const Graph& g, ValueId v, const backend::TensorSpec* spec) {
   pelton_op_value out{};
   out.ndim = -1;
   if (!v || !g.type(v).is_tensor() || !g.type(v).ranked) return out;
@@ -115,13 +126,13 @@ pelton_op_value PluginCall::value(const Graph& g, ValueId v, const SymbolValues*
   auto s = std::make_unique<Storage>();
   for (const Dim& d : type.shape) s->texts.push_back(d.str());
   for (const std::string& t : s->texts) s->dims.push_back(t.c_str());
-  if (symbols) s->shape = eval(type.shape, *symbols);
+  if (spec) s->shape = spec->dims;
   s->layout = layout_text(type.layout);
   to_dlpack(type.dtype, &out.dtype.code, &out.dtype.bits);
   out.dtype.lanes = 1;
   out.ndim = static_cast<int32_t>(type.rank());
   out.dims = s->dims.data();
-  out.shape = symbols ? s->shape.data() : nullptr;
+  out.shape = spec ? s->shape.data() : nullptr;
   out.layout = s->layout.c_str();
   storage_.push_back(std::move(s));
   return out;
@@ -132,31 +143,39 @@ std::string plugin_refuse(const PluginFunctions& f, const Graph& g, NodeId id) {
     for (ValueId v : *values)
       if (v && !f.any_layout && !g.type(v).layout.is_plain())
         return cat("needs plain layouts, got ", g.type(v).str());
-  PluginCall call(g, g[id], true, nullptr);
+  PluginCall call(g, g[id], true);
   PluginMessage message;
   if (f.refuse && f.refuse(call.get(), message.get())) return message.str("refuses the node");
   return "";
 }
 
 std::unique_ptr<backend::Kernel> plugin_prepare(const PluginFunctions& f, const backend::Instance& instance) {
-  return std::make_unique<PluginKernel>(f, instance.graph, instance.node(), instance.symbols,
-                                        &instance.constants);
+  return std::make_unique<PluginKernel>(f, instance);
 }
 
 void plugin_eval(const PluginFunctions& f, EvalContext& c) {
-  const PluginKernel kernel(f, c.graph, c.node, c.symbols, nullptr);
+  backend::Instance instance{c.graph, c.graph[c.node.outputs.at(0)].producer, {}, {}, {}, c.symbols};
   std::vector<const void*> in;
   std::vector<void*> out;
-  for (size_t i = 0; i < c.inputs.size(); ++i) in.push_back(c.has(i) ? c.in(i).data() : nullptr);
+  for (size_t i = 0; i < c.inputs.size(); ++i) {
+    const bool tensor = c.has(i) && c.inputs[i].kind == TypeKind::tensor;
+    in.push_back(tensor ? c.in(i).data() : nullptr);
+    instance.inputs.emplace_back();
+    if (tensor) instance.inputs.back() = {c.in(i).dtype(), c.in(i).dims(), {}};
+    instance.constants.emplace_back();
+  }
   for (size_t i = 0; i < c.outputs.size(); ++i) {
     const Type& type = c.graph.type(c.node.outputs[i]);
+    instance.outputs.emplace_back();
     if (type.kind == TypeKind::token) {
       c.outputs[i] = HostValue::token();
       continue;
     }
-    c.out(i, Tensor::zeros(type.dtype, eval(type.shape, c.symbols)));
+    instance.outputs.back() = {type.dtype, eval(type.shape, c.symbols), {}};
+    c.out(i, Tensor::zeros(type.dtype, instance.outputs.back().dims));
     out.push_back(c.outputs[i].tensor.mutable_data());
   }
+  const PluginKernel kernel(f, instance);
   Tensor scratch(DType::u8, {kernel.scratch_bytes()}),
       context = Tensor::zeros(DType::u8, {kernel.context_bytes()});
   backend::RunArgs args;

@@ -14,9 +14,11 @@ namespace pelton::runtime {
 // A pelton_op_call with the memory it points into. Tokens are left out.
 class PluginCall {
  public:
-  // `symbols` null: sizes stay symbolic. `constants`: of the operands, those that are known; may be null.
-  PluginCall(const ir::Graph& graph, const ir::Node& node, bool results, const SymbolValues* symbols,
-             const std::vector<Tensor>* constants = nullptr);
+  // Sizes stay symbolic; `results`: whether the call shows them.
+  PluginCall(const ir::Graph& graph, const ir::Node& node, bool results);
+  // With exact sizes: those of the operands and results, one an entry of the node.
+  PluginCall(const ir::Graph& graph, const ir::Node& node, const std::vector<backend::TensorSpec>& inputs,
+             const std::vector<backend::TensorSpec>& outputs, const std::vector<Tensor>& constants);
   PluginCall(const PluginCall&) = delete;
   PluginCall& operator=(const PluginCall&) = delete;
   const pelton_op_call* get() const { return &call_; }
@@ -28,7 +30,8 @@ class PluginCall {
     Dims shape;
     std::string layout;
   };
-  pelton_op_value value(const ir::Graph& graph, ir::ValueId v, const SymbolValues* symbols);
+  pelton_op_value value(const ir::Graph& graph, ir::ValueId v, const backend::TensorSpec* spec);
+  void close(size_t outputs, bool results);
 
   std::string attributes_;
   std::vector<std::unique_ptr<Storage>> storage_;

@@ -83,7 +83,7 @@ std::vector<ValueId> plugin_decompose(const pelton_custom_op& op, Builder& b, co
   PluginMessage message;
   std::vector<ValueId> out;
   {
-    const PluginCall call(b.graph(), node, true, nullptr);
+    const PluginCall call(b.graph(), node, true);
     const std::vector<pelton_ir_value> operands = Recorder::handles(node.inputs);
     std::vector<pelton_ir_value> results(node.outputs.size());
     const int status =
@@ -110,7 +110,7 @@ void plugin_gradient(const pelton_custom_op& op, GradientContext& c) {
   }
   Recorder recorder(c.b);
   PluginMessage message;
-  const PluginCall call(c.b.graph(), c.node, true, nullptr);
+  const PluginCall call(c.b.graph(), c.node, true);
   const std::vector<pelton_ir_value> in = Recorder::handles(c.node.inputs), out = Recorder::handles(results),
                                      out_grads = Recorder::handles(grads);
   std::vector<pelton_ir_value> in_grads(c.node.inputs.size());

@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "peers"))
 from contrib_cases import CASES, ML_CASES, model_of  # noqa: E402
 
-NPY, NPZ, PB_TENSOR, PB_SEQUENCE, SAFETENSORS = (bytes([i]) for i in range(5))
+NPY, NPZ, PB_TENSOR, PB_SEQUENCE, SAFETENSORS, PB_OPTIONAL, PB_MAP, NPY_AS = (bytes([i]) for i in range(8))
 
 
 def npy_bytes(array: np.ndarray, fortran: bool = False) -> bytes:
@@ -40,7 +40,13 @@ def tensor_files():
         out = io.BytesIO()
         (np.savez_compressed if compressed else np.savez)(out, a=np.zeros((2, 2), "f4"), b=np.arange(3))
         yield f"npz_{compressed}", NPZ + out.getvalue()
-    for kind in (TensorProto.FLOAT, TensorProto.INT64, TensorProto.BFLOAT16, TensorProto.INT4, TensorProto.STRING):
+    for name, dtype in (("s", "S3"), ("u", "U3"), ("u_big", ">U3"), ("object", "O")):
+        yield f"npy_text_{name}", NPY + npy_bytes(np.array(["a", "\u00e4\u20ac\U0001f600"[:3] if dtype != "S3" else "xyz"], dtype))
+    for i, dtype in enumerate(("u1", "i1", "u1", "u1")):  # as f8e4m3fn, i4, u2 and f4e2m1
+        yield f"npy_as_{i}", bytes([7 + 8 * i]) + npy_bytes(np.zeros(3, dtype))
+    for kind in (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT32, TensorProto.INT64, TensorProto.UINT64, TensorProto.BOOL,
+                 TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.INT4, TensorProto.FLOAT8E5M2, TensorProto.COMPLEX64,
+                 TensorProto.STRING):
         values = [b"x", b"yz"] if kind == TensorProto.STRING else [1, 2]
         name = TensorProto.DataType.Name(kind).lower()
         yield f"pb_{name}", PB_TENSOR + helper.make_tensor("t", kind, [2], values).SerializeToString()
@@ -48,6 +54,25 @@ def tensor_files():
     yield "pb_raw", PB_TENSOR + raw.SerializeToString()
     sequence = onnx.SequenceProto(name="s", elem_type=onnx.SequenceProto.TENSOR, tensor_values=[raw, raw])
     yield "pb_sequence", PB_SEQUENCE + sequence.SerializeToString()
+    for linear in (True, False):
+        indices = np.array([1, 2]) if linear else np.array([[0, 1], [1, 0]])
+        sparse = helper.make_sparse_tensor(numpy_helper.from_array(np.ones(2, "f4"), "v"), numpy_helper.from_array(indices, "i"), [2, 2])
+        yield f"pb_sparse_{linear}", PB_SEQUENCE + onnx.SequenceProto(
+            name="s", elem_type=onnx.SequenceProto.SPARSE_TENSOR, sparse_tensor_values=[sparse]).SerializeToString()
+    strings = onnx.MapProto(name="m", key_type=TensorProto.STRING, string_keys=[b"a", b"b"], values=sequence)
+    numbers = onnx.MapProto(name="m", key_type=TensorProto.INT64, keys=[1, 2], values=sequence)
+    for name, made in (("text", strings), ("number", numbers)):
+        yield f"pb_map_{name}", PB_MAP + made.SerializeToString()
+    kind = onnx.OptionalProto
+    for name, made in (("none", kind(name="o")), ("tensor", kind(name="o", elem_type=kind.TENSOR, tensor_value=raw)),
+                       ("sparse", kind(name="o", elem_type=kind.SPARSE_TENSOR, sparse_tensor_value=sparse)),
+                       ("sequence", kind(name="o", elem_type=kind.SEQUENCE, sequence_value=sequence)),
+                       ("map", kind(name="o", elem_type=kind.MAP, map_value=strings)),
+                       ("optional", kind(name="o", elem_type=kind.OPTIONAL, optional_value=kind(name="i")))):
+        yield f"pb_optional_{name}", PB_OPTIONAL + made.SerializeToString()
+    yield "pb_sequence_nested", PB_SEQUENCE + onnx.SequenceProto(
+        name="s", elem_type=onnx.SequenceProto.MAP, map_values=[numbers], optional_values=[kind(name="i")],
+        sequence_values=[sequence]).SerializeToString()
     for name, entries in (("none", {}), ("two", {"a": ["F32", [2], [0, 8]], "b": ["I64", [], [8, 16]]})):
         header = {n: {"dtype": t, "shape": s, "data_offsets": o} for n, (t, s, o) in entries.items()}
         text = json.dumps({"__metadata__": {"format": "pt"}, **header}).encode()
