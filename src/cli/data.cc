@@ -110,6 +110,8 @@ int run_bench(data::Pipeline& p, const Options& o, const Globals& g) {
                      {"resident_bytes", memory},
                      {"batch_bytes", after.batch_bytes},
                      {"batches_in_flight", after.in_flight},
+                     {"cached_samples", after.cached_samples},
+                     {"cached_bytes", after.cached_bytes},
                      {"bad", after.bad},
                      {"final", true}};
   if (!g.json) table.print();
@@ -118,7 +120,10 @@ int run_bench(data::Pipeline& p, const Options& o, const Globals& g) {
             " ms of CPU a sample"),
         cat("limited by ", limit),
         cat("memory ", bytes_text(static_cast<double>(resident_bytes())), ", batches in flight ",
-            after.in_flight, " of ", bytes_text(static_cast<double>(after.batch_bytes)))});
+            after.in_flight, " of ", bytes_text(static_cast<double>(after.batch_bytes)),
+            after.cached_samples ? cat(", ", after.cached_samples, " samples cached in ",
+                                       bytes_text(static_cast<double>(after.cached_bytes)))
+                                 : std::string())});
   return 0;
 }
 

@@ -25,6 +25,7 @@ struct StageSpec {
   std::string op;
   Options options;
   std::string where;  // for messages: "flowers.toml line 7"
+  int number = -1;    // of its draws; -1: its place among the stages
 };
 
 struct PipelineSpec {

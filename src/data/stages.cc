@@ -62,10 +62,10 @@ SampleMaker::SampleMaker(PipelineSpec spec, std::shared_ptr<const Source> source
     const StageSpec& s = spec_.stages[i];
     const std::string where = stage_place(spec_, i);
     Options options = s.options;
-    if (auto device = options.find("device"); device != options.end()) {
+    if (auto device = options.find("device"); s.op != "decode" && device != options.end()) {
       if (device->second.kind != Param::Kind::text || device->second.texts[0] != "cpu")
         fail(ErrorCode::no_device,
-             cat("device = ", device->second.str(), ": stages run on the CPU only in this build"), where,
+             cat("device = ", device->second.str(), ": only decode has a form for the GPU"), where,
              "leave 'device' out");
       options.erase(device);
     }
@@ -90,7 +90,8 @@ SampleMaker::SampleMaker(PipelineSpec spec, std::shared_ptr<const Source> source
     } else {
       step.alone = kind.make(args, match);
     }
-    step.number = step.cache ? 0 : numbered_++;
+    if (!step.cache) step.number = numbered_++;
+    if (s.number >= 0) step.number = static_cast<uint32_t>(s.number);
     stages_.push_back(std::move(step));
   }
 }

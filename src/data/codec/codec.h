@@ -33,6 +33,7 @@ struct DecodeOptions {
   bool orient = true;           // apply the EXIF orientation
   bool fill_truncated = false;  // grey or black where a cut file has no data, instead of an error
   int64_t max_pixels = 178'956'970;
+  bool gpu = false;  // JPEG on the GPU where it can (data/codec/nvjpeg.h); pictures of a pipeline only
 };
 
 // Half-open pixel rectangle.

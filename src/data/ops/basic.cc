@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "data/codec/nvjpeg.h"
 #include "data/ops/stage.h"
 
 namespace pelton::data {
@@ -12,6 +13,13 @@ StageFn make_decode(const Args& a, Match match) {
   o.orient = a.boolean("orient");
   o.fill_truncated = a.text("truncated") == "fill";
   o.max_pixels = a.integer("max_pixels");
+  o.gpu = a.text("device") == "gpu";
+  if (o.gpu && match != Match::none)
+    fail(ErrorCode::usage, "device = \"gpu\" together with match: nvJPEG's pixels are not that library's",
+         a.where(), "leave one of them out");
+  if (const std::string lack = o.gpu ? nvjpeg_lack() : ""; !lack.empty())
+    fail(ErrorCode::no_device, cat("device = \"gpu\": ", lack), a.where(),
+         "leave 'device' out, or install nvJPEG 13");
   return [o, match, field = a.text("field")](Sample& s, const Draw&) {
     Tensor t = s.at(field);
     if (t.dtype() != DType::u8)
@@ -68,7 +76,14 @@ std::vector<StageKind> basic_stage_kinds() {
           kAny,
           kNone,
           {"error", "fill"}},
-         {"max_pixels", T::integer, 178956970, "larger pictures are refused", 1}}},
+         {"max_pixels", T::integer, 178956970, "larger pictures are refused", 1},
+         {"device",
+          T::text,
+          "cpu",
+          "gpu: JPEG by nvJPEG, with the CPU for what that does not take",
+          kAny,
+          kNone,
+          {"cpu", "gpu"}}}},
        make_decode},
       {{"normalize",
         "(pixel / 255 - mean) / std, with the element type and layout of the batch",

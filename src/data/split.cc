@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a training pipeline can be cut between the host and a graph.
+#include <algorithm>
+
+#include "data/evaluation.h"
+#include "data/lower.h"
+#include "data/ops/stage.h"
+
+namespace pelton::data {
+namespace {
+
+struct Size {
+  int64_t h = 0, w = 0;  // 0: differs from picture to picture
+  bool fixed() const { return h > 0; }
+};
+
+// The size of the picture behind a stage.
+Size behind(const StageSpec& s, const Args& a, Size before) {
+  if (s.op == "crop" || s.op == "random_resized_crop" || s.op == "mosaic" ||
+      (s.op == "resize" && a.text("mode") == "stretch")) {
+    const auto [w, h] = size_from(a);
+    return {h, w};
+  }
+  const bool changes = s.op == "resize" || s.op == "pad" || s.op == "paste" || s.op == "ssd_crop" ||
+                       (s.op == "rotate" && a.boolean("expand"));
+  return s.op == "decode" || changes ? Size{} : before;
+}
+
+// Whether a graph can do it to pictures of this size.
+bool has_form(const StageSpec& s, const Args& a, Size before, const std::string& match) {
+  constexpr std::string_view always[] = {"flip",      "brightness", "contrast",  "saturation", "hue",
+                                         "grayscale", "erase",      "posterize", "solarize",   "normalize"};
+  if (!before.fixed()) return false;
+  if (std::ranges::find(always, s.op) != std::end(always))
+    return s.op != "grayscale" || a.integer("channels") == 3;
+  if (s.op == "crop") {
+    const auto [w, h] = size_from(a);
+    return h <= before.h && w <= before.w;
+  }
+  // The host reads through the same taps only in the default mode.
+  return s.op == "rotate" && match == "none" && !a.boolean("expand") &&
+         (a.text("filter") == "linear" || a.text("filter") == "nearest");
+}
+
+}  // namespace
+
+TrainingSplit split_training(const PipelineSpec& given) {
+  TrainingSplit out;
+  out.host = training_form(given);
+  out.graph = out.host;
+  out.graph.source = {};
+  out.graph.stages.clear();
+  std::vector<StageSpec>& stages = out.host.stages;
+  std::vector<Size> sizes;  // before each stage
+  std::vector<bool> can;
+  Size size;
+  int number = 0;
+  bool turned = false;
+  for (size_t i = 0; i < stages.size(); ++i) {
+    StageSpec& s = stages[i];
+    const StageKind& kind = stage_kind(s.op, s.where);
+    Options options = s.options;
+    options.erase("device");
+    const Args args(kind.schema, options, s.where);
+    if (kind.make_batch && s.op != "pad_longest") return out;  // nothing moves
+    sizes.push_back(size);
+    can.push_back(!kind.make_batch && !kind.make_join && !leaves_picture(s.op) &&
+                  has_form(s, args, size, out.host.match));
+    // The host composes turns into one, so only one of them can go to the graph: the last.
+    if (s.op == "rotate" || s.op == "affine" || s.op == "perspective") {
+      if (turned) can[i] = false;
+      turned = true;
+    }
+    if (s.op != "cache") s.number = number++;
+    size = behind(s, args, size);
+  }
+  size_t first = stages.size();
+  for (size_t i = stages.size(); i-- > 0 && (can[i] || leaves_picture(stages[i].op));)
+    if (can[i]) first = i;
+  if (first == stages.size()) return out;
+  out.height = sizes[first].h;
+  out.width = sizes[first].w;
+  std::vector<StageSpec> kept;
+  for (size_t i = 0; i < stages.size(); ++i)
+    (i >= first && can[i] ? out.graph.stages : kept).push_back(std::move(stages[i]));
+  stages = std::move(kept);
+  return out;
+}
+
+}  // namespace pelton::data
