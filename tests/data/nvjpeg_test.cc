@@ -87,6 +87,8 @@ TEST_CASE("nvjpeg: pixels near the CPU's, and whatever it does not take goes to 
     ++compared;
   }
   CHECK(compared >= 9);
+  const std::vector<uint8_t> small = picture(9, 40, 3, 90);
+  CHECK_FALSE(nvjpeg_decode(small, jpeg_info(small, "test"), Colour::rgb));
   const NvjpegCounts counts = nvjpeg_counts();
   MESSAGE("compared " << compared << ", left to the CPU " << counts.left_to_cpu << ", largest mean "
                       << largest << ", p99.9 " << worst);

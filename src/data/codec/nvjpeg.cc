@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdlib>
@@ -18,6 +19,8 @@ constexpr int kDefaultBackend = 0, kGrey = 2, kRgb = 5;         // output format
 constexpr unsigned kStrict = 1u << 2, kInterpolated = 1u << 5;  // refuse damage; chroma between its samples
 constexpr int kToHost = 2;                                      // cudaMemcpyDeviceToHost
 constexpr unsigned kNonBlocking = 1;                            // cudaStreamNonBlocking
+
+constexpr int kSmallest = 16;  // side of a picture for the GPU
 
 struct Image {
   unsigned char* channel[4];
@@ -150,9 +153,12 @@ std::optional<Tensor> nvjpeg_decode(Bytes bytes, const JpegInfo& info, Colour co
     ++left;
     return std::nullopt;
   };
-  // Ink and RGB codings have conversions of their own, which the CPU's decoder knows.
+  // Ink and RGB codings have conversions of their own, which the CPU's decoder knows. Grey pictures whose
+  // only component has other sampling factors than 1, and pictures smaller than a coded unit, come out wrong.
   const bool grey = info.components == 1 || colour == Colour::gray;
-  if (info.components != 1 && !(info.components == 3 && info.ycc)) return leave();
+  const bool plain =
+      info.components == 1 ? info.h[0] == 1 && info.v[0] == 1 : info.components == 3 && info.ycc;
+  if (!plain || std::min(info.image.width, info.image.height) < kSmallest) return leave();
   int components = 0, sampling = 0;
   std::array<int, 4> widths{}, heights{};
   if (a.info(a.handle, bytes.data(), bytes.size(), &components, &sampling, widths.data(), heights.data()) !=
