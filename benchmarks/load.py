@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Load: from a file on a warm page cache to the first result, and peak memory after ten runs, each in a fresh process.
 
-usage: load.py PELTON MODEL.onnx... [--rounds N]
-Pelton loads a plan compiled beforehand, ONNX Runtime the .onnx file and its own optimised .ort file; both use the same
-thread count. Python's own start and imports are not counted for ONNX Runtime's time, but are in its memory, so the
+usage: load.py PELTON MODEL.onnx... [--rounds N] [--output RESULT.json]
+Pelton loads a plan compiled beforehand with --embed-packed, ONNX Runtime the .onnx file and its own optimised .ort file; both
+use the same thread count. Python's own start and imports are not counted for ONNX Runtime's time, but are in its memory, so the
 memory of the same process before its session is subtracted. Writes one JSON object.
 """
 import argparse
+import datetime
 import json
 import os
 import pathlib
@@ -57,13 +58,14 @@ def main():
     parser.add_argument("models", nargs="+")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--output", type=pathlib.Path)
     args = parser.parse_args()
     report = {}
     with tempfile.TemporaryDirectory() as folder:
         for model in args.models:
             name = pathlib.Path(model).stem
             plan, ort_file = f"{folder}/{name}.pelton", f"{folder}/{name}.ort"
-            last_json([args.pelton, "compile", model, "-o", plan, "--json", "--threads", args.threads])
+            last_json([args.pelton, "compile", model, "-o", plan, "--embed-packed", "--json", "--threads", args.threads])
             peer = [sys.executable, "-c", PEER]
             last_json([*peer, model, args.threads, 1, ort_file])
             ours, onnx, ort = [], [], []
@@ -78,7 +80,13 @@ def main():
             report[name]["load_ratio"] = round(report[name]["load_ms"] / report[name]["onnx_load_ms"], 3)
             for path in (plan, ort_file):
                 os.unlink(path)
-    print(json.dumps({"threads": args.threads, "rounds": args.rounds, "models": report}, indent=1))
+    cpu = [line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")]
+    text = json.dumps({"date": datetime.date.today().isoformat(), "cpu": cpu[0] if cpu else "", "cores": len(cpu),
+                       "load_average": os.getloadavg(), "threads": args.threads, "rounds": args.rounds, "models": report},
+                      indent=1)
+    print(text)
+    if args.output:
+        args.output.write_text(text + "\n")
 
 
 if __name__ == "__main__":

@@ -10,8 +10,10 @@
 #include "cli/inputs.h"
 #include "cli/preprocess.h"
 #include "cli/run_model.h"
+#include "compiler/timing.h"
 #include "register/registry.h"
 #include "register/tuning.h"
+#include "runtime/executable.h"
 #include "runtime/plan_file.h"
 
 namespace pelton::cli {
@@ -21,6 +23,7 @@ struct Options {
   std::string model, output = "model.pelton", precision = "fp32", target, preprocess;
   std::string time_budget, tactics, calibrate, calibration = "percentile";
   double max_drop = -1;
+  bool embed_packed = false;
   std::vector<std::string> shapes, disabled, print_after;
 };
 
@@ -41,7 +44,23 @@ double seconds_of(const std::string& text) {
   return value * scale;
 }
 
+// The plan's weights as the kernels of this machine order them, at the sizes that the plan is best at.
+std::vector<runtime::Packed> packed_weights(const runtime::Plan& plan, const device::Target& target) {
+  runtime::PackedWeights& store = runtime::PackedWeights::instance();
+  store.record();
+  auto executable =
+      runtime::Executable::create(std::make_shared<const runtime::Plan>(plan), registry(), target);
+  const SymbolValues sizes = compiler::sizes_of(plan.graph, plan.optimum);
+  std::vector<Dims> dims;
+  for (ir::ValueId v : plan.graph.inputs) dims.push_back(eval(plan.graph.type(v).shape, sizes));
+  executable->prepare(dims);
+  return store.take();
+}
+
 int run(const Options& o, const Globals& globals) {
+  if (o.embed_packed && (!o.target.empty() || globals.target().kind != device::Kind::cpu))
+    throw Misuse{"--embed-packed orders weights for the CPU of this machine",
+                 "leave out --target and --device"};
   device::Target target = o.target.empty() ? globals.target() : device::parse_target(o.target);
   CompileOptions options = compile_options(o.shapes, o.precision);
   options.disabled = o.disabled;
@@ -60,7 +79,9 @@ int run(const Options& o, const Globals& globals) {
   runtime::Plan plan = compile_model(model_of(o.model, options), target, options, tuning);
   std::shared_ptr<const runtime::Preprocess> preprocess;
   if (!o.preprocess.empty()) preprocess = compile_preprocess(plan.graph, o.preprocess, target, options);
-  runtime::save_plan(plan, o.output, preprocess.get());
+  std::vector<runtime::Packed> packed;
+  if (o.embed_packed) packed = packed_weights(plan, target);
+  runtime::save_plan(plan, o.output, preprocess.get(), packed);
   double seconds = watch.seconds();
   std::map<std::string, int64_t> ran;
   int64_t reference = 0;
@@ -141,6 +162,9 @@ Run make_compile(CLI::App& app, const Globals& globals) {
       ->type_name("NAME=AxBxC")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_flag(
+      "--embed-packed", o->embed_packed,
+      "store weights in the order of this machine's kernels as well: a larger file that loads faster");
   app.add_option("--preprocess", o->preprocess,
                  "pipeline whose evaluation form makes the input from pictures (files or pixels)")
       ->type_name("[INPUT=]PIPELINE.toml");

@@ -3,7 +3,9 @@
 
 #include <cstring>
 #include <map>
+#include <optional>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "ir/binary.h"
 #include "runtime/manifest.h"
@@ -14,6 +16,12 @@ namespace pelton::runtime {
 namespace {
 
 constexpr uint64_t kIndexEntryBytes = 48;
+// Of packed.index: u64 blob, offset in `packed`, bytes and bytes of the name that follows, padded to 8.
+constexpr size_t kPackedEntryBytes = 32;
+
+uint64_t rounded(uint64_t bytes, uint64_t to) {
+  return (bytes + to - 1) / to * to;
+}
 
 Part bytes_of(const std::string& s) {
   return std::as_bytes(std::span(s.data(), s.size()));
@@ -30,9 +38,15 @@ class BlobWriter {
     uint64_t entry[2] = {size_, bytes.size()};
     index_.append(reinterpret_cast<const char*>(digest.bytes.data()), digest.bytes.size());
     index_.append(reinterpret_cast<const char*>(entry), sizeof entry);
-    size_ += (bytes.size() + kSectionAlignment - 1) / kSectionAlignment * kSectionAlignment;
+    size_ += rounded(bytes.size(), kSectionAlignment);
     parts_.push_back(bytes);
     return it->second;
+  }
+  // The number of a tensor with these bytes that was added before.
+  std::optional<uint64_t> find(const Tensor& t) const {
+    const auto it =
+        numbers_.find(sha256({static_cast<const std::byte*>(t.data()), static_cast<size_t>(t.bytes())}));
+    return it == numbers_.end() ? std::nullopt : std::optional(it->second);
   }
   const std::string& index() const { return index_; }
   const std::vector<Part>& parts() const { return parts_; }
@@ -52,8 +66,8 @@ class Loader {
   std::shared_ptr<const Plan> run() {
     for (const Section& s : sections_) {
       bool known = false;
-      for (const char* name :
-           {"manifest", "graph", "unguarded", "weights.index", "weights", "preprocess", "preprocess.ir"})
+      for (const char* name : {"manifest", "graph", "unguarded", "weights.index", "weights", "preprocess",
+                               "preprocess.ir", "packed.index", "packed"})
         known |= s.name == name;
       if (known) continue;
       if (s.flags & kRequired)
@@ -77,6 +91,11 @@ class Loader {
     }
     with_place("section 'manifest'", [&] { read_manifest(manifest, *plan, unguarded.get()); });
     plan->unguarded = unguarded;
+    if (options_.map && find("packed.index")) {
+      packed();
+      // What is packed is not read again in its plain order.
+      forget_pages(file_.subspan(weights_->offset, weights_->size));
+    }
     return plan;
   }
 
@@ -140,6 +159,25 @@ class Loader {
     }
     return Tensor::borrow(dtype, dims, blob->bytes.data(), blob);
   }
+  // Makes packed weights known to the kernels that will ask for them.
+  void packed() {
+    std::string_view index = content("packed.index");
+    const Section* bytes = section("packed");
+    if (options_.verify_weights) verify_section(file_, *bytes, true);
+    while (!index.empty()) {
+      uint64_t entry[4];  // blob, offset, bytes, bytes of the name
+      if (index.size() < kPackedEntryBytes) bad("packed.index", "ends inside an entry");
+      std::memcpy(entry, index.data(), kPackedEntryBytes);
+      const auto [blob, offset, size, name] = entry;
+      if (name > index.size() - kPackedEntryBytes) bad("packed.index", "ends inside a name");
+      if (offset % kSectionAlignment || offset > bytes->size || size > bytes->size - offset)
+        bad("packed.index", cat("the packed form of blob ", blob, " does not lie in the section"));
+      if (auto it = blobs_.find(blob); it != blobs_.end())
+        PackedWeights::instance().add(it->second, std::string(index.substr(kPackedEntryBytes, name)),
+                                      Blob{file_.subspan(bytes->offset + offset, size), owner_});
+      index.remove_prefix(std::min(index.size(), kPackedEntryBytes + rounded(name, 8)));
+    }
+  }
   static Blob copy(std::span<const std::byte> bytes) {
     auto tensor = std::make_shared<Tensor>(DType::u8, Dims{static_cast<int64_t>(bytes.size())});
     std::memcpy(tensor->mutable_data(), bytes.data(), bytes.size());
@@ -161,7 +199,8 @@ bool is_plan(std::string_view first_bytes) {
   return first_bytes.substr(0, 8) == std::string_view(kPlanMagic, 8);
 }
 
-void save_plan(const Plan& plan, const std::string& path, const Preprocess* pictures) {
+void save_plan(const Plan& plan, const std::string& path, const Preprocess* pictures,
+               const std::vector<Packed>& packed) {
   BlobWriter blobs;
   auto store = [&](const Tensor& t) { return blobs.add(t); };
   std::string manifest = manifest_text(plan), graph = ir::to_binary(plan.graph, store), unguarded;
@@ -179,6 +218,27 @@ void save_plan(const Plan& plan, const std::string& path, const Preprocess* pict
   }
   sections.push_back({"weights.index", kRequired, kSectionAlignment, {bytes_of(blobs.index())}});
   sections.push_back({"weights", kRequired, kPageAlignment, blobs.parts()});
+  // In the order of the weights, since kernels pack in any order.
+  std::map<std::pair<uint64_t, std::string>, Part> orders;
+  for (const Packed& p : packed)
+    if (const auto blob = blobs.find(p.source))
+      orders.emplace(std::pair(*blob, p.order), Part(static_cast<const std::byte*>(p.bytes->data()),
+                                                     static_cast<size_t>(p.bytes->bytes())));
+  std::string packed_index;
+  std::vector<Part> packed_parts;
+  uint64_t at = 0;
+  for (const auto& [key, bytes] : orders) {
+    const uint64_t entry[4] = {key.first, at, bytes.size(), key.second.size()};
+    packed_index.append(reinterpret_cast<const char*>(entry), sizeof entry);
+    packed_index += key.second;
+    packed_index.resize(rounded(packed_index.size(), 8));
+    packed_parts.push_back(bytes);
+    at += rounded(bytes.size(), kSectionAlignment);
+  }
+  if (!orders.empty()) {
+    sections.push_back({"packed.index", 0, kSectionAlignment, {bytes_of(packed_index)}});
+    sections.push_back({"packed", 0, kPageAlignment, packed_parts});
+  }
   write_sections(path, sections);
 }
 

@@ -6,17 +6,21 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/packed_weights.h"
 #include "runtime/preprocess.h"
 
 namespace pelton::runtime {
 
 bool is_plan(std::string_view first_bytes);  // by the magic; eight bytes will do
 
-// Equal plans give equal bytes. `preprocess` may be null.
-void save_plan(const Plan& plan, const std::string& path, const Preprocess* preprocess = nullptr);
+// Equal plans give equal bytes. `preprocess` may be null; `packed` is written beside the weights that it was
+// made of (others are left out).
+void save_plan(const Plan& plan, const std::string& path, const Preprocess* preprocess = nullptr,
+               const std::vector<Packed>& packed = {});
 
 struct LoadOptions {
-  // false: weights are copied to private memory, for files that others may shorten meanwhile.
+  // false: weights are copied to private memory, for files that others may shorten meanwhile; packed ones are
+  // then not used.
   bool map = true;
   // false: weights are not compared with their checksum; everything else always is.
   bool verify_weights = true;

@@ -97,10 +97,11 @@ std::vector<Section> read_sections(std::span<const std::byte> file) {
   return sections;
 }
 
-std::span<const std::byte> verify_section(std::span<const std::byte> file, const Section& section) {
+std::span<const std::byte> verify_section(std::span<const std::byte> file, const Section& section,
+                                          bool keep) {
   auto bytes = file.subspan(section.offset, section.size);
   // Large sections are read once here and by the one who needs them later.
-  if (piecewise_checksum(bytes, bytes.size() >= kForgottenBytes) != section.checksum)
+  if (piecewise_checksum(bytes, !keep && bytes.size() >= kForgottenBytes) != section.checksum)
     damaged(cat("section '", section.name, "' does not match its checksum"));
   return bytes;
 }

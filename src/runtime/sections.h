@@ -34,7 +34,9 @@ struct Section {
 // bad_format for what is no plan, truncated or damaged; unsupported_version for a newer version.
 std::vector<Section> read_sections(std::span<const std::byte> file);
 // bad_format naming the section if its bytes are not those written.
-std::span<const std::byte> verify_section(std::span<const std::byte> file, const Section& section);
+// `keep`: it is read next, so its pages stay in memory.
+std::span<const std::byte> verify_section(std::span<const std::byte> file, const Section& section,
+                                          bool keep = false);
 
 // One part of a section's content.
 using Part = std::span<const std::byte>;

@@ -80,3 +80,30 @@ def test_verify_knows_sizes_that_no_operand_shows(pelton, tmp_path):
 """)
     result = pelton("verify", "hidden.plt", "--shape", "x=3x5")
     assert result.code == 0 and ", 0 differ" in result.out, result.err
+
+
+def test_embedded_packed_weights(pelton, tmp_path):
+    """The larger plan gives the same bits; damage to it is refused."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+    random = np.random.default_rng(0)
+    weights = {"w": random.standard_normal((48, 32, 3, 3)).astype(np.float32),
+               "m": random.standard_normal((48, 40)).astype(np.float32)}
+    nodes = [helper.make_node("Conv", ["x", "w"], ["c"], pads=[1] * 4), helper.make_node("GlobalAveragePool", ["c"], ["p"]),
+             helper.make_node("Flatten", ["p"], ["f"]), helper.make_node("MatMul", ["f", "m"], ["y"])]
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 32, 12, 12])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 40])],
+                              [numpy_helper.from_array(v, k) for k, v in weights.items()])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), tmp_path / "m.onnx")
+    np.save(tmp_path / "x.npy", random.standard_normal((2, 32, 12, 12)).astype(np.float32))
+    sizes = {}
+    for name, flags in (("plain", []), ("packed", ["--embed-packed"])):
+        assert pelton("compile", "m.onnx", "-o", f"{name}.pelton", *flags).code == 0
+        assert pelton("run", f"{name}.pelton", "--input", "x=x.npy", "--output-dir", name).code == 0
+        sizes[name] = (tmp_path / f"{name}.pelton").stat().st_size
+    assert sizes["packed"] > sizes["plain"] + weights["w"].nbytes
+    np.testing.assert_array_equal(np.load(tmp_path / "plain/y.npy"), np.load(tmp_path / "packed/y.npy"))
+    good = (tmp_path / "packed.pelton").read_bytes()
+    (tmp_path / "bad.pelton").write_bytes(good[:-100] + bytes([good[-100] ^ 1]) + good[-99:])
+    assert_error(pelton("run", "bad.pelton", "--input", "x=x.npy"), 1, "bad.pelton", "section 'packed'", "checksum")
+    assert_error(pelton("compile", "m.onnx", "--embed-packed", "--target", "cpu-avx2"), 2, "--embed-packed", "--target")

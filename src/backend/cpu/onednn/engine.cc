@@ -2,10 +2,10 @@
 #include "backend/cpu/onednn/engine.h"
 
 #include <cstring>
-#include <map>
 
 #include "base/cat.h"
 #include "base/huge_pages.h"
+#include "runtime/packed_weights.h"
 
 namespace pelton::backend::cpu::onednn {
 namespace {
@@ -217,40 +217,41 @@ void Sequence::run(const RunArgs& args) const {
 
 namespace {
 
-// What is packed now. An entry holds its source, so the address that finds it cannot come to mean other
-// bytes.
-struct Packed {
-  Tensor source, bytes;
-  Desc from, to;
-};
-std::mutex packed_mutex;
-std::multimap<const void*, std::weak_ptr<const Packed>> packed_now;  // guarded by packed_mutex
+// The name of a layout for plan files: everything that says where an element lies; "" for those that hold
+// more than the elements.
+std::string order_of(const Desc& from, const Desc& to) {
+  std::string out = cat("onednn ", DNNL_VERSION_MAJOR, ".", DNNL_VERSION_MINOR);
+  for (const Desc* d : {&from, &to}) {
+    if (d->get_format_kind() != dnnl::memory::format_kind::blocked) return {};
+    const Dims padded = d->get_padded_dims(), strides = d->get_strides();
+    if (d->get_size() != static_cast<size_t>(element_count(padded)) *
+                             dnnl_data_type_size(static_cast<dnnl_data_type_t>(d->get_data_type())))
+      return {};
+    append(out, cat(" ", static_cast<int>(d->get_data_type()), padded, strides));
+    for (int i = 0; i < d->get_inner_nblks(); ++i)
+      append(out, cat(" ", d->get_inner_blks()[static_cast<size_t>(i)], "of",
+                      d->get_inner_idxs()[static_cast<size_t>(i)]));
+  }
+  return out;
+}
 
 }  // namespace
 
 std::shared_ptr<const Tensor> reordered(const Tensor& from, const Desc& from_desc, const Desc& to) {
-  {
-    std::lock_guard lock(packed_mutex);
-    auto [first, last] = packed_now.equal_range(from.data());
-    while (first != last) {
-      const std::shared_ptr<const Packed> held = first->second.lock();
-      if (held && held->from == from_desc && held->to == to) return {held, &held->bytes};
-      first = held ? std::next(first) : packed_now.erase(first);
-    }
-  }
-  // Not under the lock: the pool may run another preparation on this thread meanwhile. Two threads may then
-  // both pack, which costs time only.
-  auto fresh = std::make_shared<Packed>(
-      Packed{from, Tensor(DType::u8, {static_cast<int64_t>(to.get_size())}), from_desc, to});
-  prefer_huge_pages(fresh->bytes.mutable_data(), static_cast<size_t>(fresh->bytes.bytes()));
-  dnnl::memory source(from_desc, engine(), const_cast<void*>(from.data()));
-  dnnl::memory target(to, engine(), fresh->bytes.mutable_data());
-  dnnl::stream stream(engine());
-  dnnl::reorder(source, target).execute(stream, source, target);
-  stream.wait();
-  std::lock_guard lock(packed_mutex);
-  packed_now.emplace(from.data(), fresh);
-  return {fresh, &fresh->bytes};
+  const auto bytes = static_cast<int64_t>(to.get_size());
+  const auto make = [&](void* result) {
+    dnnl::memory source(from_desc, engine(), const_cast<void*>(from.data()));
+    dnnl::memory target(to, engine(), result);
+    dnnl::stream stream(engine());
+    dnnl::reorder(source, target).execute(stream, source, target);
+    stream.wait();
+  };
+  if (const std::string order = order_of(from_desc, to); !order.empty())
+    return runtime::PackedWeights::instance().get(from, order, bytes, make);
+  auto fresh = std::make_shared<Tensor>(DType::u8, Dims{bytes});
+  prefer_huge_pages(fresh->mutable_data(), static_cast<size_t>(bytes));
+  make(fresh->mutable_data());
+  return fresh;
 }
 
 }  // namespace pelton::backend::cpu::onednn

@@ -13,7 +13,7 @@
 #include "backend/cpu/tile/step.h"
 #include "backend/group.h"
 #include "base/cat.h"
-#include "base/huge_pages.h"
+#include "runtime/packed_weights.h"
 
 namespace pelton::backend::cpu {
 namespace {
@@ -141,7 +141,7 @@ class Winograd final : public Kernel {
     take_chain(group, target.isa);
   }
 
-  int64_t packed_bytes() const override { return packed_.bytes(); }
+  int64_t packed_bytes() const override { return packed_->bytes(); }
   int64_t scratch_bytes() const override {
     return ((by_panels_ ? chunks_ : workers_) * transformed_floats() + workers_ * product_floats()) * 4;
   }
@@ -196,20 +196,21 @@ class Winograd final : public Kernel {
   // [panel][point][channel][columns], zeros behind the last output.
   void pack() {
     const int64_t columns = steps_.columns, point = channels_ * columns, floats = panels_ * kPoints * point;
-    packed_ = Tensor(DType::f32, {floats});
-    auto* u = static_cast<float*>(packed_.mutable_data());
-    prefer_huge_pages(u, static_cast<size_t>(floats) * 4);
     const auto* from = static_cast<const float*>(weights_.data());
     const int64_t groups = (columns + 15) / 16;
-    parallel_for(0, panels_, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t p = begin; p < end; ++p)
-        for (int64_t g = 0; g < groups; ++g) {
-          const int64_t first = p * columns + g * 16;
-          steps_.weights(from + std::min(first, outputs_ - 1) * channels_ * 9, channels_ * 9, channels_,
-                         std::max<int64_t>(0, outputs_ - first), u + p * kPoints * point + g * 16, point,
-                         columns);
-        }
-    });
+    const auto make = [&](void* to) {
+      parallel_for(0, panels_, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t p = begin; p < end; ++p)
+          for (int64_t g = 0; g < groups; ++g) {
+            const int64_t first = p * columns + g * 16;
+            steps_.weights(from + std::min(first, outputs_ - 1) * channels_ * 9, channels_ * 9, channels_,
+                           std::max<int64_t>(0, outputs_ - first),
+                           static_cast<float*>(to) + p * kPoints * point + g * 16, point, columns);
+          }
+      });
+    };
+    packed_ =
+        runtime::PackedWeights::instance().get(weights_, cat("winograd 2x2 ", columns), floats * 4, make);
   }
 
   void take_chain(const Group& group, device::CpuIsa isa) {
@@ -252,7 +253,7 @@ class Winograd final : public Kernel {
 
   void multiply(const RunArgs& args, int64_t chunk, int64_t panel, const float* v, float* m) const {
     const int64_t first = first_tile(chunk), tiles = last_tile(chunk) - first, columns = steps_.columns;
-    const auto* u = static_cast<const float*>(packed_.data()) + panel * kPoints * channels_ * columns;
+    const auto* u = static_cast<const float*>(packed_->data()) + panel * kPoints * channels_ * columns;
     for (int64_t p = 0; p < kPoints; ++p)
       steps_.product(tiles, channels_, v + p * chunk_ * row_, row_, u + p * channels_ * columns,
                      m + p * chunk_ * columns);
@@ -332,7 +333,7 @@ class Winograd final : public Kernel {
   float low_ = -std::numeric_limits<float>::infinity();
   std::vector<Late> late_;
   const Tensor weights_;
-  Tensor packed_;
+  std::shared_ptr<const Tensor> packed_;
   std::vector<float> zeros_;
 };
 

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/packed_weights.h"
+
+#include "base/huge_pages.h"
+
+namespace pelton::runtime {
+
+PackedWeights& PackedWeights::instance() {
+  static PackedWeights all;
+  return all;
+}
+
+std::shared_ptr<const Tensor> PackedWeights::find(const void* source, std::string_view order, int64_t bytes) {
+  auto [at, last] = entries_.equal_range(source);
+  while (at != last) {
+    const Entry& e = at->second;
+    const std::shared_ptr<const void> alive = e.alive.lock();
+    if (!alive || (e.brought && e.source.expired())) {
+      at = entries_.erase(at);
+      continue;
+    }
+    if (e.order == order && static_cast<int64_t>(e.bytes.size()) == bytes)
+      return std::make_shared<const Tensor>(Tensor::borrow(DType::u8, {bytes}, e.bytes.data(), alive));
+    ++at;
+  }
+  return nullptr;
+}
+
+std::shared_ptr<const Tensor> PackedWeights::get(const Tensor& source, const std::string& order,
+                                                 int64_t bytes, FunctionRef<void(void*)> make) {
+  {
+    std::lock_guard lock(mutex_);
+    if (auto found = find(source.data(), order, bytes)) {
+      if (recording_) recorded_.push_back({source, order, found});
+      return found;
+    }
+  }
+  // Not under the lock: the pool may run another preparation on this thread meanwhile.
+  struct Held {
+    Tensor source, bytes;
+  };
+  auto held = std::make_shared<Held>(Held{source, Tensor(DType::u8, {bytes})});
+  void* to = held->bytes.mutable_data();
+  prefer_huge_pages(to, static_cast<size_t>(bytes));
+  make(to);
+  std::shared_ptr<const Tensor> made(held, &held->bytes);
+  std::lock_guard lock(mutex_);
+  entries_.emplace(
+      source.data(),
+      Entry{order, {static_cast<const std::byte*>(to), static_cast<size_t>(bytes)}, held, {}, false});
+  if (recording_) recorded_.push_back({source, order, made});
+  return made;
+}
+
+void PackedWeights::add(const std::shared_ptr<const Blob>& source, std::string order, const Blob& packed) {
+  std::lock_guard lock(mutex_);
+  entries_.emplace(source->bytes.data(), Entry{std::move(order), packed.bytes, packed.owner, source, true});
+}
+
+void PackedWeights::record() {
+  std::lock_guard lock(mutex_);
+  recording_ = true;
+}
+
+std::vector<Packed> PackedWeights::take() {
+  std::lock_guard lock(mutex_);
+  recording_ = false;
+  return std::exchange(recorded_, {});
+}
+
+}  // namespace pelton::runtime
