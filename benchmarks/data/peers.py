@@ -106,7 +106,7 @@ def webdataset(folder, dtype, batch, threads, seconds):
             .batched(batch, partial=False).repeat())
     loader = wds.WebLoader(data, batch_size=None, num_workers=threads, persistent_workers=True, prefetch_factor=3)
     iterator = iter(loader)
-    measure(iterator, batch, seconds, lambda: loader.pipeline[0]._iterator._shutdown_workers() if loader.pipeline[0]._iterator else None)
+    measure(iterator, batch, seconds, lambda: loader.pipeline[0]._iterator._shutdown_workers() if loader.pipeline[0]._iterator is not None else None)
 
 
 if __name__ == "__main__":

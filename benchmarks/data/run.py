@@ -2,7 +2,7 @@
 """JPEG folder -> random-resized-crop 224 -> flip -> normalise, Pelton against DALI's CPU operators, torchvision and bare decoding; tar shards against webdataset; and what a
 run costs between epochs and while its consumer is paused.
 
-usage: run.py DATA_BENCH PHOTOS [--threads 2] [--seconds 8] [--rounds 3] [--batch 64] [--out FILE.json]
+usage: run.py DATA_BENCH PHOTOS [--threads 2] [--seconds 8] [--rounds 3] [--batch 64] [--images DIR] [--out FILE.json]
 
 Every round runs all sides one after the other in the same conditions; the figures are medians over the rounds. The pictures are made by
 make_images.py.
@@ -37,11 +37,14 @@ def main():
     parser.add_argument("--seconds", type=float, default=8)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--images", help="folder that make_images.py has filled")
     parser.add_argument("--out")
     args = parser.parse_args()
     cases = []
-    with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([sys.executable, HERE / "make_images.py", args.photos, folder], check=True)
+    with tempfile.TemporaryDirectory() as made:
+        folder = args.images or made
+        if not args.images:
+            subprocess.run([sys.executable, HERE / "make_images.py", args.photos, folder], check=True)
         ours = lambda d, match, dtype: [args.bench, "pipeline", d, match, dtype, args.batch, args.threads, args.seconds]
         peer = lambda name, d, dtype: [sys.executable, HERE / "peers.py", name, d, dtype, args.batch, args.threads, args.seconds]
         for size in ("500x375", "1500x1000", "shards"):

@@ -81,6 +81,12 @@ def test_bench(pelton, flowers):
     assert set(out["stage_thread_ms_per_sample"]) >= {"read", "1 decode"}
 
 
+def test_bench_tells_what_is_cached(pelton, flowers):
+    (flowers / "cached.toml").write_text(PIPELINE.replace('op = "decode"\n', 'op = "decode"\n[[stage]]\nop = "cache"\n'))
+    out = pelton("data", "cached.toml", "--bench", "--seconds=0.3", "--batch=4", "--json").json()
+    assert out["cached_samples"] == 10 and out["cached_bytes"] > 10 * 20 * 30 * 3
+
+
 def test_schema_is_json(pelton):
     schema = json.loads(pelton("data", "--schema").out)
     assert schema["properties"]["version"] == {"const": 1}

@@ -90,6 +90,21 @@ TEST_CASE("the schema lists every source and stage with its options") {
     }
 }
 
+TEST_CASE("shuffle windows and buckets in TOML") {
+  const PipelineSpec p = parse_pipeline(
+      "version = 1\nbucket = 20\nsource = { kind = \"tar\", shards = \"a.tar\", shuffle = true, "
+      "shuffle_window = 500 }\n",
+      "t.toml", "");
+  CHECK(p.bucket == 20);
+  CHECK(p.source.shuffle_window == 500);
+  test::expect_error(ErrorCode::usage, {"'bucket' is not a whole number", "t.toml line 2"}, [] {
+    parse_pipeline("version = 1\nbucket = -1\nsource = { kind = \"tar\" }\n", "t.toml", "");
+  });
+  test::expect_error(ErrorCode::usage, {"'shuffle_window'", "line 2"}, [] {
+    parse_pipeline("version = 1\nsource = { kind = \"tar\", shuffle_window = 1.5 }\n", "t.toml", "");
+  });
+}
+
 TEST_CASE("concat in TOML") {
   Pipeline p(parse("version = 1\nsource = { kind = \"concat\", sources = [{ kind = \"synthetic\", dims = "
                    "[2], count = 3 }, { kind = \"synthetic\", dims = [2], count = 4 }] }\n"),
