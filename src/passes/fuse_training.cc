@@ -96,54 +96,83 @@ bool fuse_norm(Graph& g, NodeId id, const Context& context) {
   return false;
 }
 
-// What lets a gradient through by the result of a norm: g where it is positive; g where it lies in [0, 6];
-// the nodes of either, and the value that they test.
+// What lets a gradient through: where a value, `tested`, is positive, or where it lies in [0, 6].
 struct Gate {
-  std::vector<NodeId> nodes;
-  ValueId tested;
+  enum Kind : uint8_t { none, positive, to_six } kind = none;
+  ValueId tested, gradient;
 };
+// v itself, or what it is a wider copy of: tests yield the same for both.
+ValueId narrow(const Graph& g, ValueId v) {
+  const NodeId cast = producer(g, v, "cast");
+  const bool wider = cast && is_float(g.type(input(g, cast, 0)).dtype) &&
+                     bits(g.type(input(g, cast, 0)).dtype) < bits(g.type(v).dtype);
+  return wider ? input(g, cast, 0) : v;
+}
+// select(test(tested, bound), through, 0).
+bool is_select(const Graph& g, ValueId v, std::string_view test, double bound, ValueId& tested,
+               ValueId& through) {
+  const NodeId select = producer(g, v, "select");
+  if (!select || !is_uniform(g, input(g, select, 2), 0)) return false;
+  const NodeId compare = producer(g, input(g, select, 0), test);
+  if (!compare || !is_uniform(g, input(g, compare, 1), bound)) return false;
+  tested = narrow(g, input(g, compare, 0));
+  through = input(g, select, 1);
+  return true;
+}
 Gate gate_of(const Graph& g, ValueId v) {
-  auto select = [&](ValueId from, std::string_view test, double bound, NodeId& chosen, NodeId& compared) {
-    chosen = producer(g, from, "select");
-    if (!chosen || !is_uniform(g, input(g, chosen, 2), 0)) return false;
-    compared = producer(g, input(g, chosen, 0), test);
-    return compared && single_use(g, input(g, chosen, 0)) && is_uniform(g, input(g, compared, 1), bound);
-  };
-  NodeId outer, above, inner, below;
-  if (select(v, "gt", 0, outer, above)) return {{outer, above}, input(g, above, 0)};
-  if (!select(v, "le", 6, outer, below)) return {};
-  const ValueId between = input(g, outer, 1), raised = input(g, below, 0);
-  const NodeId relu = producer(g, raised, "relu");
-  if (!relu || !single_use(g, raised) || !single_use(g, between) || !select(between, "ge", 0, inner, above) ||
-      input(g, above, 0) != input(g, relu, 0))
-    return {};
-  return {{outer, below, relu, inner, above}, input(g, relu, 0)};
+  Gate gate;
+  ValueId raised, inner;
+  if (is_select(g, v, "gt", 0, gate.tested, gate.gradient)) {
+    gate.kind = Gate::positive;
+  } else if (is_select(g, v, "le", 6, raised, inner) &&
+             is_select(g, inner, "ge", 0, gate.tested, gate.gradient)) {
+    const NodeId relu = producer(g, raised, "relu");
+    if (relu && input(g, relu, 0) == gate.tested) gate.kind = Gate::to_six;
+  }
+  return gate;
 }
 
-// The result of a batch norm from its operand and its statistics; the nodes go to `nodes`.
-ValueId norm_again(Graph& g, NodeId before, NodeId norm, std::vector<NodeId>& nodes) {
-  Builder b(g, before);
-  b.set_name(g[norm].name);
+// Nodes made in front of one, noted, their results laid out like the data.
+class Maker {
+ public:
+  Maker(Graph& g, NodeId before, Layout layout) : g_(g), b_(g, before), layout_(layout) {
+    b_.set_name(g[before].name);
+  }
+  Builder& builder() { return b_; }
+  ValueId channel(ValueId v) { return note(v, {}); }
+  ValueId full(ValueId v) { return note(v, layout_); }
+  const std::vector<NodeId>& nodes() const { return nodes_; }
+
+ private:
+  ValueId note(ValueId v, Layout layout) {
+    g_.edit(v).type.layout = layout;
+    nodes_.push_back(g_[v].producer);
+    return v;
+  }
+  Graph& g_;
+  Builder b_;
+  Layout layout_;
+  std::vector<NodeId> nodes_;
+};
+
+// The result of a batch norm from its operand and its statistics.
+ValueId norm_again(const Graph& g, NodeId norm, Maker& m) {
+  Builder& b = m.builder();
   const ValueId x = input(g, norm, 0);
   const Type type = g.type(x);
   const DType wide = g.type(result(g, norm, 3)).dtype;
-  Shape channel(type.shape.size(), Dim(1));
-  channel[1] = type.shape[1];
-  auto made = [&](ValueId v, bool full) {
-    if (full) g.edit(v).type.layout = type.layout;
-    nodes.push_back(g[v].producer);
-    return v;
-  };
+  Shape shape(type.shape.size(), Dim(1));
+  shape[1] = type.shape[1];
   auto per_channel = [&](ValueId v) {
-    if (g.type(v).dtype != wide) v = made(b.cast(v, wide), false);
-    return made(b.reshape(v, channel), false);
+    if (g.type(v).dtype != wide) v = m.channel(b.cast(v, wide));
+    return m.channel(b.reshape(v, shape));
   };
-  ValueId v = type.dtype == wide ? x : made(b.cast(x, wide), true);
-  v = made(b.sub(v, per_channel(result(g, norm, 3))), true);
-  v = made(b.mul(v, per_channel(result(g, norm, 4))), true);
-  v = made(b.mul(v, per_channel(input(g, norm, 1))), true);
-  v = made(b.add(v, per_channel(input(g, norm, 2))), true);
-  return type.dtype == wide ? v : made(b.cast(v, type.dtype), true);
+  ValueId v = type.dtype == wide ? x : m.full(b.cast(x, wide));
+  v = m.full(b.sub(v, per_channel(result(g, norm, 3))));
+  v = m.full(b.mul(v, per_channel(result(g, norm, 4))));
+  v = m.full(b.mul(v, per_channel(input(g, norm, 1))));
+  v = m.full(b.add(v, per_channel(input(g, norm, 2))));
+  return type.dtype == wide ? v : m.full(b.cast(v, type.dtype));
 }
 
 bool fuse_norm_backward(Graph& g, NodeId id, const Context& context) {
@@ -153,34 +182,35 @@ bool fuse_norm_backward(Graph& g, NodeId id, const Context& context) {
       input(g, id, 4) != result(g, norm, 4) || input(g, id, 2) != input(g, norm, 1) ||
       !single_use(g, gradient))
     return false;
-  Gate gate = gate_of(g, gradient);
-  if (gate.nodes.empty()) return false;
+  const Gate gate = gate_of(g, gradient);
+  if (gate.kind == Gate::none) return false;
   // By the norm's own result or by what a ReLU makes of it, which is positive where it is.
   const ValueId y = result(g, norm);
   const NodeId relu = producer(g, gate.tested, "relu");
-  if (gate.tested != y && !(relu && input(g, relu, 0) == y && gate.nodes.size() == 2)) return false;
-  std::vector<NodeId> nodes = gate.nodes;
+  if (gate.tested != y && !(gate.kind == Gate::positive && relu && input(g, relu, 0) == y)) return false;
+  Maker m(g, id, g.type(x).layout);
+  Builder& b = m.builder();
+  const ValueId again = norm_again(g, norm, m), zero = b.like(gate.gradient, 0);
+  ValueId passed;
+  if (gate.kind == Gate::positive) {
+    passed = m.full(b.select(m.full(b.op("gt", {again, b.like(again, 0)})), gate.gradient, zero));
+  } else {
+    const ValueId raised = m.full(b.op("relu", {again}));
+    const ValueId inner =
+        m.full(b.select(m.full(b.op("ge", {again, b.like(again, 0)})), gate.gradient, zero));
+    passed = m.full(b.select(m.full(b.op("le", {raised, b.like(again, 6)})), inner, zero));
+  }
+  g.set_input(id, 0, passed);
+  std::vector<NodeId> nodes = m.nodes();
   nodes.push_back(id);
-  NodeId first = id;
+  const uint64_t stable = g[id].stable_id;
+  if (try_group(g, nodes, "batch_norm_backward", context)) return true;
+  // It reads what it read before; what was made above is dead then.
   for (NodeId n : g.order())
-    if (std::find(gate.nodes.begin(), gate.nodes.end(), n) != gate.nodes.end()) {
-      first = n;
+    if (g[n].stable_id == stable && g[n].is("batch_norm_backward")) {
+      g.set_input(n, 0, gradient);
       break;
     }
-  const ValueId again = norm_again(g, first, norm, nodes);
-  for (NodeId n : gate.nodes)
-    if (input(g, n, 0) == gate.tested) g.set_input(n, 0, again);
-  std::vector<NodeId> members;
-  for (NodeId n : g.order())
-    if (std::find(nodes.begin(), nodes.end(), n) != nodes.end()) members.push_back(n);
-  const NodeId fused = make_group(g, members, "batch_norm_backward");
-  if (context.oracle && context.oracle->refuse(g, fused).empty()) {
-    context.count("fusion/batch_norm_backward");
-    return true;
-  }
-  // The tests read what they read before; what was made above is dead then.
-  for (NodeId n : dissolve_group(g, fused))
-    if (g[n].is("gt") || g[n].is("ge") || g[n].is("relu")) g.set_input(n, 0, gate.tested);
   return false;
 }
 

@@ -26,6 +26,7 @@ void add_resample(Registry& registry);
 // What training needs besides.
 void add_random(Registry& registry);             // dropout and numbers
 void add_index(Registry& registry);              // elements gathered, slices scattered
+void add_column_sum(Registry& registry);         // gradients of biases
 void add_loss(Registry& registry);               // cross entropy and its gradient
 void add_batch_norm(Registry& registry);         // its training form and gradient
 void add_row_norm_backward(Registry& registry);  // of layer_norm and rms_norm

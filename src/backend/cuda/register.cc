@@ -17,6 +17,7 @@ void register_cuda(Registry& registry) {
   cuda::add_batch_norm(registry);
   cuda::add_row_norm_backward(registry);
   cuda::add_loss(registry);
+  cuda::add_column_sum(registry);
   cuda::add_ranking(registry);
   cuda::add_resample(registry);
   cuda::add_contraction(registry);

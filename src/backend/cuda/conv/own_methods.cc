@@ -7,6 +7,7 @@
 #include "backend/cuda/conv/cudnn_shapes.h"
 #include "backend/cuda/conv/problem.h"
 #include "backend/cuda/own/conv_gemm.h"
+#include "backend/cuda/own/conv_weights.h"
 #include "backend/cuda/own/depthwise.h"
 #include "backend/cuda/own/direct_conv.h"
 #include "backend/cuda/own/stem_conv.h"
@@ -124,6 +125,33 @@ class DepthwiseBackwardMethod final : public ConvMethod {
   MovedWeights weights_;
 };
 
+// At stride 1 the gradient of the data is a convolution of the gradient with the taps turned round.
+class TurnedDepthwiseMethod final : public ConvMethod {
+ public:
+  explicit TurnedDepthwiseMethod(const ConvProblem& p) : multiprocessors_(p.multiprocessors) {
+    set_window(depthwise_, p);
+    depthwise_.pad_h = (depthwise_.r - 1) * depthwise_.dilation_h - depthwise_.pad_h;
+    depthwise_.pad_w = (depthwise_.s - 1) * depthwise_.dilation_w - depthwise_.pad_w;
+  }
+  std::string name() const override { return "depthwise turned"; }
+  int64_t scratch_bytes() const override {
+    return static_cast<int64_t>(depthwise_.c) * depthwise_.r * depthwise_.s * elem_bytes(depthwise_.type);
+  }
+  void run(const ConvBuffers& b, cudaStream_t stream) const override {
+    Depthwise g = depthwise_;
+    PELTON_CUDA(taps_turned(b.w, b.scratch, elem_bytes(g.type), g.c, g.r * g.s, stream));
+    g.x = b.x;
+    g.w = b.scratch;
+    g.y = b.y;
+    g.epilogue = b.steps;
+    PELTON_CUDA(depthwise(g, multiprocessors_, stream));
+  }
+
+ private:
+  Depthwise depthwise_;
+  int multiprocessors_;
+};
+
 class StemMethod final : public ConvMethod {
  public:
   StemMethod(const ConvProblem& p, const StemConv& g) : conv_(g), multiprocessors_(p.multiprocessors) {
@@ -233,7 +261,12 @@ void add_gemm_methods(const ConvProblem& p, size_t most, const std::string& only
 void add_depthwise_methods(const ConvProblem& p, ConvMethods& to) {
   const int64_t c = p.x.dims[1];
   if (p.groups != c || p.y.dims[1] != c || p.spatial() > 2 || !p.channels_last() || !fits_int(p)) return;
-  if (p.transposed)
+  const bool turned =
+      p.transposed && !p.weights.defined() &&
+      std::all_of(p.window.strides.begin(), p.window.strides.end(), [](int64_t s) { return s == 1; });
+  if (turned)
+    to.push_back(std::make_unique<TurnedDepthwiseMethod>(p));
+  else if (p.transposed)
     to.push_back(std::make_unique<DepthwiseBackwardMethod>(p));
   else
     to.push_back(std::make_unique<DepthwiseMethod>(p));

@@ -13,13 +13,15 @@ namespace {
 
 // kDepth: depth and width of a head, rounded up. A block holds kHeld rows of two operands and walks over two
 // others, kStage rows at a time, which are on their way while those before are used.
-template <int kDepth_, int kStage_>
+template <int kDepth_, int kStage_, int kTiles_>
 struct Shape {
-  static constexpr int kDepth = kDepth_, kStage = kStage_, kWarps = 4, kThreads = 32 * kWarps;
-  static constexpr int kHeld = 16 * kWarps, kPitch = kDepth + 8;
+  static constexpr int kDepth = kDepth_, kStage = kStage_, kTiles = kTiles_, kWarps = 4;
+  static constexpr int kThreads = 32 * kWarps, kOwn = 16 * kTiles, kHeld = kOwn * kWarps, kPitch = kDepth + 8;
   static constexpr int kHeldElements = kHeld * kPitch, kStageElements = kStage * kPitch;
   // Two held operands, two stages of two; two stages of two numbers a row.
   static constexpr int kShared = 2 * (2 * kHeldElements + 4 * kStageElements) + 4 * 4 * kStage;
+  using Scores = float[kTiles][kStage / 8][4];
+  using Rows = float[kTiles][kDepth / 8][4];
 };
 
 // Rows [first, first + kRows) of a [rows, depth] operand to shared memory, zeros outside.
@@ -35,72 +37,99 @@ __device__ __forceinline__ void copy_rows(T* to, const T* from, int64_t stride, 
   }
 }
 
-// sums[16 x kStage] += held rows of the warp times rows of the stage, over the depth.
+// sums[own rows x kStage] += held rows of the warp times rows of the stage, over the depth.
 template <class T, class S>
-__device__ __forceinline__ void products(float (&sums)[S::kStage / 8][4], const T* held, const T* stage,
-                                         int lane) {
+__device__ __forceinline__ void products(typename S::Scores& sums, const T* held, const T* stage, int lane) {
 #pragma unroll
   for (int d = 0; d < S::kDepth / 16; ++d) {
-    uint32_t a[4];
-    load_matrices(a, held + (lane % 16) * S::kPitch + d * 16 + lane / 16 * 8);
+    uint32_t a[S::kTiles][4];
+#pragma unroll
+    for (int t = 0; t < S::kTiles; ++t)
+      load_matrices(a[t], held + (t * 16 + lane % 16) * S::kPitch + d * 16 + lane / 16 * 8);
 #pragma unroll
     for (int j = 0; j < S::kStage / 16; ++j) {
       uint32_t b[4];
       load_matrices(b, stage + (j * 16 + lane / 16 * 8 + lane % 8) * S::kPitch + d * 16 + lane / 8 % 2 * 8);
-      multiply_add<T>(sums[2 * j], a, b[0], b[1]);
-      multiply_add<T>(sums[2 * j + 1], a, b[2], b[3]);
+#pragma unroll
+      for (int t = 0; t < S::kTiles; ++t) {
+        multiply_add<T>(sums[t][2 * j], a[t], b[0], b[1]);
+        multiply_add<T>(sums[t][2 * j + 1], a[t], b[2], b[3]);
+      }
     }
   }
 }
-// sums[16 x kDepth] += weights[16 x kStage] times the rows of the stage.
+// sums[own rows x kDepth] += weights[own rows x kStage] times the rows of the stage.
 template <class T, class S>
-__device__ __forceinline__ void combine(float (&sums)[S::kDepth / 8][4],
-                                        const float (&weights)[S::kStage / 8][4], const T* stage, int lane) {
+__device__ __forceinline__ void combine(typename S::Rows& sums, const typename S::Scores& weights,
+                                        const T* stage, int lane) {
 #pragma unroll
   for (int j = 0; j < S::kStage / 16; ++j) {
-    const uint32_t a[4] = {pack_pair<T>(weights[2 * j][0], weights[2 * j][1]),
-                           pack_pair<T>(weights[2 * j][2], weights[2 * j][3]),
-                           pack_pair<T>(weights[2 * j + 1][0], weights[2 * j + 1][1]),
-                           pack_pair<T>(weights[2 * j + 1][2], weights[2 * j + 1][3])};
+    uint32_t a[S::kTiles][4];
+#pragma unroll
+    for (int t = 0; t < S::kTiles; ++t) {
+      const float(&w)[S::kStage / 8][4] = weights[t];
+      a[t][0] = pack_pair<T>(w[2 * j][0], w[2 * j][1]);
+      a[t][1] = pack_pair<T>(w[2 * j][2], w[2 * j][3]);
+      a[t][2] = pack_pair<T>(w[2 * j + 1][0], w[2 * j + 1][1]);
+      a[t][3] = pack_pair<T>(w[2 * j + 1][2], w[2 * j + 1][3]);
+    }
 #pragma unroll
     for (int d = 0; d < S::kDepth / 16; ++d) {
       uint32_t b[4];
       load_matrices_transposed(
           b, stage + (j * 16 + lane / 8 % 2 * 8 + lane % 8) * S::kPitch + d * 16 + lane / 16 * 8);
-      multiply_add<T>(sums[2 * d], a, b[0], b[1]);
-      multiply_add<T>(sums[2 * d + 1], a, b[2], b[3]);
+#pragma unroll
+      for (int t = 0; t < S::kTiles; ++t) {
+        multiply_add<T>(sums[t][2 * d], a[t], b[0], b[1]);
+        multiply_add<T>(sums[t][2 * d + 1], a[t], b[2], b[3]);
+      }
     }
   }
 }
-// The 16 rows of a warp from its sums; rows behind the last are left out.
+// The rows of a warp from its sums; those behind the last are left out.
 template <class T, class S>
 __device__ __forceinline__ void store_rows(T* to, int64_t stride, int first, int rows, int depth,
-                                           const float (&sums)[S::kDepth / 8][4], int lane) {
+                                           const typename S::Rows& sums, int lane) {
 #pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    const int row = first + lane / 4 + r * 8;
-    if (row >= rows) continue;
+  for (int t = 0; t < S::kTiles; ++t)
 #pragma unroll
-    for (int d = 0; d < S::kDepth / 8; ++d)
-      if (d * 8 < depth)
-        *reinterpret_cast<uint32_t*>(to + row * stride + d * 8 + lane % 4 * 2) =
-            pack_pair<T>(sums[d][2 * r], sums[d][2 * r + 1]);
-  }
+    for (int r = 0; r < 2; ++r) {
+      const int row = first + t * 16 + lane / 4 + r * 8;
+      if (row >= rows) continue;
+#pragma unroll
+      for (int d = 0; d < S::kDepth / 8; ++d)
+        if (d * 8 < depth)
+          *reinterpret_cast<uint32_t*>(to + row * stride + d * 8 + lane % 4 * 2) =
+              pack_pair<T>(sums[t][d][2 * r], sums[t][d][2 * r + 1]);
+    }
 }
 
+__device__ __forceinline__ float exp2_fast(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+constexpr float kLog2E = 1.4426950408889634f;
+
 // From a raw score and a raw gradient of a probability: the probability, and the gradient of the raw score.
+// log_sum counts in powers of two. `whole`: the query is known to see the key, there is neither mask nor cap.
 template <bool kPlain>
-__device__ __forceinline__ void backward_score(const Attention& g, float& score, float& slope, int image,
-                                               int head, int query, int key, float log_sum, float row_sum) {
-  float factor = g.scale;
-  if constexpr (!kPlain) {
-    if (g.softcap != 0) {
-      const float t = tanhf(score * g.scale / g.softcap);
-      factor *= 1 - t * t;
+__device__ __forceinline__ void backward_score(const Attention& g, bool whole, float& score, float& slope,
+                                               int image, int head, int query, int key, float log_sum,
+                                               float row_sum) {
+  float p, factor = g.scale;
+  if (whole) {
+    p = exp2_fast(fmaf(score, g.scale * kLog2E, -log_sum));
+  } else {
+    if constexpr (!kPlain) {
+      if (g.softcap != 0) {
+        const float t = tanhf(score * g.scale / g.softcap);
+        factor *= 1 - t * t;
+      }
     }
+    const float s = finished_score<kPlain>(g, score, image, head, query, key);
+    p = s == -INFINITY || log_sum == -INFINITY ? 0.0f : exp2_fast(fmaf(s, kLog2E, -log_sum));
   }
-  const float s = finished_score<kPlain>(g, score, image, head, query, key);
-  const float p = s == -INFINITY || log_sum == -INFINITY ? 0.0f : __expf(s - log_sum);
   score = p;
   slope = p * (slope - row_sum) * factor;
 }
@@ -132,7 +161,7 @@ __global__ void __launch_bounds__(128) row_sum_kernel(const AttentionBackward b)
   if (threadIdx.x % 32 == 0) b.row_sums[row] = sum;
 }
 
-// dk and dv of 64 keys: blocks [keys, images and key heads].
+// dk and dv of kHeld keys: blocks [keys, images and key heads].
 template <class T, class S, bool kPlain>
 __global__ void __launch_bounds__(S::kThreads) key_kernel(const AttentionBackward b) {
   extern __shared__ __align__(128) unsigned char shared[];
@@ -170,14 +199,17 @@ __global__ void __launch_bounds__(S::kThreads) key_kernel(const AttentionBackwar
       float* const n = numbers + step % 2 * 2 * S::kStage;
       for (int i = threadIdx.x; i < S::kStage; i += S::kThreads) {
         const bool there = query + i < f.queries;
-        n[i] = there ? f.log_sums[row + i] : -INFINITY;
+        n[i] = there ? f.log_sums[row + i] * kLog2E : -INFINITY;
         n[S::kStage + i] = there ? b.row_sums[row + i] : 0.0f;
       }
     }
     commit_copies();
   };
   copy_stage(0);
-  float dk[S::kDepth / 8][4] = {}, dv[S::kDepth / 8][4] = {};
+  typename S::Rows dk = {}, dv = {};
+  const T* const own_keys = keys + warp * S::kOwn * S::kPitch;
+  const T* const own_values = values + warp * S::kOwn * S::kPitch;
+  const int own = first_key + warp * S::kOwn + lane / 4;
   for (int step = 0; step < steps * each; ++step) {
     copy_stage(step + 1);
     wait_copies<1>();
@@ -186,29 +218,32 @@ __global__ void __launch_bounds__(S::kThreads) key_kernel(const AttentionBackwar
     const T* const queries = stages + step % 2 * 2 * S::kStageElements;
     const T* const gradients = queries + S::kStageElements;
     const float* const n = numbers + step % 2 * 2 * S::kStage;
-    float scores[S::kStage / 8][4] = {}, slopes[S::kStage / 8][4] = {};
-    products<T, S>(scores, keys + warp * 16 * S::kPitch, queries, lane);
-    products<T, S>(slopes, values + warp * 16 * S::kPitch, gradients, lane);
+    typename S::Scores scores = {}, slopes = {};
+    products<T, S>(scores, own_keys, queries, lane);
+    products<T, S>(slopes, own_values, gradients, lane);
+    const bool whole = kPlain && first_key + S::kHeld <= f.keys && query + S::kStage <= f.queries &&
+                       (!f.causal || first_key + S::kHeld - 1 <= query + f.keys - f.queries);
 #pragma unroll
-    for (int j = 0; j < S::kStage / 8; ++j)
+    for (int t = 0; t < S::kTiles; ++t)
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int column = j * 8 + lane % 4 * 2 + e % 2;
-        backward_score<kPlain>(f, scores[j][e], slopes[j][e], image, head, query + column,
-                               first_key + warp * 16 + lane / 4 + e / 2 * 8, n[column],
-                               n[S::kStage + column]);
-      }
+      for (int j = 0; j < S::kStage / 8; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const int column = j * 8 + lane % 4 * 2 + e % 2;
+          backward_score<kPlain>(f, whole, scores[t][j][e], slopes[t][j][e], image, head, query + column,
+                                 own + t * 16 + e / 2 * 8, n[column], n[S::kStage + column]);
+        }
     combine<T, S>(dv, scores, gradients, lane);
     combine<T, S>(dk, slopes, queries, lane);
     __syncthreads();
   }
   store_rows<T, S>(static_cast<T*>(b.dk) + image * b.dk_strides[0] + group * b.dk_strides[1], b.dk_strides[2],
-                   first_key + warp * 16, f.keys, f.depth, dk, lane);
+                   first_key + warp * S::kOwn, f.keys, f.depth, dk, lane);
   store_rows<T, S>(static_cast<T*>(b.dv) + image * b.dv_strides[0] + group * b.dv_strides[1], b.dv_strides[2],
-                   first_key + warp * 16, f.keys, f.width, dv, lane);
+                   first_key + warp * S::kOwn, f.keys, f.width, dv, lane);
 }
 
-// dq of 64 queries: blocks [queries, images and heads].
+// dq of kHeld queries: blocks [queries, images and heads].
 template <class T, class S, bool kPlain>
 __global__ void __launch_bounds__(S::kThreads) query_kernel(const AttentionBackward b) {
   extern __shared__ __align__(128) unsigned char shared[];
@@ -245,36 +280,44 @@ __global__ void __launch_bounds__(S::kThreads) query_kernel(const AttentionBackw
     commit_copies();
   };
   copy_stage(0);
-  float log_sums[2], row_sums[2];
+  float log_sums[S::kTiles][2], row_sums[S::kTiles][2];
+  const int own = first_query + warp * S::kOwn + lane / 4;
 #pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    const int query = first_query + warp * 16 + lane / 4 + r * 8;
-    const int64_t row = (static_cast<int64_t>(image) * f.heads + head) * f.queries + query;
-    const bool there = query < f.queries;
-    log_sums[r] = there ? f.log_sums[row] : -INFINITY;
-    row_sums[r] = there ? b.row_sums[row] : 0.0f;
-  }
-  float dq[S::kDepth / 8][4] = {};
+  for (int t = 0; t < S::kTiles; ++t)
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int query = own + t * 16 + r * 8;
+      const int64_t row = (static_cast<int64_t>(image) * f.heads + head) * f.queries + query;
+      const bool there = query < f.queries;
+      log_sums[t][r] = there ? f.log_sums[row] * kLog2E : -INFINITY;
+      row_sums[t][r] = there ? b.row_sums[row] : 0.0f;
+    }
+  typename S::Rows dq = {};
   for (int step = 0; step < steps; ++step) {
     copy_stage(step + 1);
     wait_copies<1>();
     __syncthreads();
     const T* const keys = stages + step % 2 * 2 * S::kStageElements;
-    float scores[S::kStage / 8][4] = {}, slopes[S::kStage / 8][4] = {};
-    products<T, S>(scores, queries + warp * 16 * S::kPitch, keys, lane);
-    products<T, S>(slopes, gradients + warp * 16 * S::kPitch, keys + S::kStageElements, lane);
+    typename S::Scores scores = {}, slopes = {};
+    products<T, S>(scores, queries + warp * S::kOwn * S::kPitch, keys, lane);
+    products<T, S>(slopes, gradients + warp * S::kOwn * S::kPitch, keys + S::kStageElements, lane);
+    const int first_key = step * S::kStage;
+    const bool whole = kPlain && first_key + S::kStage <= f.keys && first_query + S::kHeld <= f.queries &&
+                       (!f.causal || first_key + S::kStage - 1 <= first_query + f.keys - f.queries);
 #pragma unroll
-    for (int j = 0; j < S::kStage / 8; ++j)
+    for (int t = 0; t < S::kTiles; ++t)
 #pragma unroll
-      for (int e = 0; e < 4; ++e)
-        backward_score<kPlain>(
-            f, scores[j][e], slopes[j][e], image, head, first_query + warp * 16 + lane / 4 + e / 2 * 8,
-            step * S::kStage + j * 8 + lane % 4 * 2 + e % 2, log_sums[e / 2], row_sums[e / 2]);
+      for (int j = 0; j < S::kStage / 8; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          backward_score<kPlain>(f, whole, scores[t][j][e], slopes[t][j][e], image, head,
+                                 own + t * 16 + e / 2 * 8, first_key + j * 8 + lane % 4 * 2 + e % 2,
+                                 log_sums[t][e / 2], row_sums[t][e / 2]);
     combine<T, S>(dq, slopes, keys, lane);
     __syncthreads();
   }
   store_rows<T, S>(static_cast<T*>(b.dq) + image * b.dq_strides[0] + head * b.dq_strides[1], b.dq_strides[2],
-                   first_query + warp * 16, f.queries, f.depth, dq, lane);
+                   first_query + warp * S::kOwn, f.queries, f.depth, dq, lane);
 }
 
 template <class S, class K>
@@ -309,9 +352,9 @@ cudaError_t start_kind(const AttentionBackward& b, cudaStream_t stream) {
 template <class T>
 cudaError_t start_type(const AttentionBackward& b, cudaStream_t stream) {
   const int depth = b.forward.depth > b.forward.width ? b.forward.depth : b.forward.width;
-  if (depth <= 32) return start_kind<T, Shape<32, 64>>(b, stream);
-  if (depth <= 64) return start_kind<T, Shape<64, 64>>(b, stream);
-  return start_kind<T, Shape<128, 32>>(b, stream);
+  if (depth <= 32) return start_kind<T, Shape<32, 32, 2>>(b, stream);
+  if (depth <= 64) return start_kind<T, Shape<64, 32, 2>>(b, stream);
+  return start_kind<T, Shape<128, 32, 1>>(b, stream);
 }
 
 }  // namespace

@@ -61,6 +61,14 @@ __global__ void __launch_bounds__(256) move_kernel(const void* from, Elem from_t
   store_as<1>(to_type, to, i, one);
 }
 
+template <class T>
+__global__ void __launch_bounds__(256) turn_kernel(const T* from, T* to, int64_t a, int64_t taps) {
+  let_next_start();
+  inputs_ready();
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i < a * taps) to[i] = from[i % a * taps + taps - 1 - i / a];
+}
+
 }  // namespace
 
 cudaError_t conv_weights(const ConvWeights& d, cudaStream_t stream) {
@@ -78,6 +86,16 @@ cudaError_t taps_last(const void* from, Elem from_type, void* to, Elem to_type, 
   if (count == 0) return cudaSuccess;
   return launch(&move_kernel, dim3(static_cast<unsigned>((count + 255) / 256)), dim3(256), 0, stream, from,
                 from_type, to, to_type, a, b, taps);
+}
+
+cudaError_t taps_turned(const void* from, void* to, int element_bytes, int64_t a, int64_t taps,
+                        cudaStream_t stream) {
+  const dim3 grid(static_cast<unsigned>((a * taps + 255) / 256));
+  if (element_bytes == 2)
+    return launch(&turn_kernel<uint16_t>, grid, dim3(256), 0, stream, static_cast<const uint16_t*>(from),
+                  static_cast<uint16_t*>(to), a, taps);
+  return launch(&turn_kernel<uint32_t>, grid, dim3(256), 0, stream, static_cast<const uint32_t*>(from),
+                static_cast<uint32_t*>(to), a, taps);
 }
 
 }  // namespace pelton::backend::cuda

@@ -24,4 +24,8 @@ cudaError_t conv_weights(const ConvWeights& problem, cudaStream_t stream);
 cudaError_t taps_last(const void* from, Elem from_type, void* to, Elem to_type, int64_t a, int64_t b,
                       int64_t taps, cudaStream_t stream);
 
+// [A,taps] to [taps,A] with the last tap first, elements of 2 or 4 bytes.
+cudaError_t taps_turned(const void* from, void* to, int element_bytes, int64_t a, int64_t taps,
+                        cudaStream_t stream);
+
 }  // namespace pelton::backend::cuda

@@ -107,13 +107,14 @@ struct Shares {
 Shares shares_of(const DepthwiseBackward& d, int v, int multiprocessors) {
   Shares s;
   const int groups = d.c / v;
-  while (s.lanes * 2 <= kThreads && s.lanes < groups) s.lanes *= 2;
+  s.lanes = std::min(groups, kThreads);
   s.tiles = (groups + s.lanes - 1) / s.lanes;
   s.stretch = std::min(d.q, 28);
   s.stretches = (d.q + s.stretch - 1) / s.stretch;
   s.items = static_cast<int64_t>(d.n) * d.p * s.stretches;
-  const int64_t at_once = kThreads / s.lanes, wanted = std::max(1, multiprocessors * 6 / s.tiles);
-  s.blocks = static_cast<int>(std::clamp<int64_t>((s.items + at_once - 1) / at_once, 1, wanted));
+  // Each block leaves a set of sums behind: worth a few stretches at least.
+  const int64_t each = int64_t{4} * (kThreads / s.lanes), most = std::max(1, multiprocessors * 6 / s.tiles);
+  s.blocks = static_cast<int>(std::clamp<int64_t>((s.items + each - 1) / each, 1, most));
   return s;
 }
 
@@ -126,7 +127,7 @@ __global__ void __launch_bounds__(kThreads)
   const int lane = threadIdx.x % share.lanes, team = threadIdx.x / share.lanes,
             teams = kThreads / share.lanes;
   const int group = blockIdx.x * share.lanes + lane, channel = group * V;
-  const bool idle = channel >= d.c;
+  const bool idle = channel >= d.c || team >= teams;
   let_next_start();
   inputs_ready();
   float sums[kTaps][V] = {};
@@ -158,28 +159,40 @@ __global__ void __launch_bounds__(kThreads)
     for (int r = 0; r < kWindow; ++r)
 #pragma unroll
       for (int s = 0; s + kStride < kWindow; ++s) window[r][s + kStride] = column(r, left + s);
+    // What a place adds to the window is on its way while the place before is used.
+    Pack<T, V> next[kWindow][kStride], next_g;
+    auto fetch = [&](int q) {
+#pragma unroll
+      for (int r = 0; r < kWindow; ++r)
+#pragma unroll
+        for (int s = 0; s < kStride; ++s)
+          next[r][s] = column(r, q * kStride - d.pad_w + kWindow - kStride + s);
+      next_g = *reinterpret_cast<const Pack<T, V>*>(g + static_cast<int64_t>(q) * d.c);
+    };
+    fetch(first);
 #pragma unroll 1
     for (int q = first; q < last; ++q) {
-      const int next = q * kStride - d.pad_w + kWindow - kStride;
 #pragma unroll
       for (int r = 0; r < kWindow; ++r) {
 #pragma unroll
         for (int s = 0; s + kStride < kWindow; ++s) window[r][s] = window[r][s + kStride];
 #pragma unroll
-        for (int s = 0; s < kStride; ++s) window[r][kWindow - kStride + s] = column(r, next + s);
+        for (int s = 0; s < kStride; ++s) window[r][kWindow - kStride + s] = next[r][s];
       }
-      float v[V];
-      load_v<V>(g + static_cast<int64_t>(q) * d.c, v);
+      const Pack<T, V> v = next_g;
+      if (q + 1 < last) fetch(q + 1);
 #pragma unroll
       for (int r = 0; r < kWindow; ++r)
 #pragma unroll
         for (int s = 0; s < kWindow; ++s)
 #pragma unroll
           for (int e = 0; e < V; ++e)
-            sums[r * kWindow + s][e] = fmaf(v[e], to_float(window[r][s].v[e]), sums[r * kWindow + s][e]);
+            sums[r * kWindow + s][e] =
+                fmaf(to_float(v.v[e]), to_float(window[r][s].v[e]), sums[r * kWindow + s][e]);
     }
   }
   // The teams of the block, in order.
+#pragma unroll 1
   for (int tap = 0; tap < kTaps; ++tap) {
 #pragma unroll
     for (int t = 0; t < kTaps; ++t)

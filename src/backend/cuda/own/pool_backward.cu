@@ -106,37 +106,42 @@ __global__ void __launch_bounds__(kThreads) gather_kernel(const PoolBackward d) 
   const int64_t thread = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   Place p;
   if (!place_of<V>(w, w.in, thread, p)) return;
+  // The windows along each axis that reach the place, from their last to their first.
+  int last[3], windows[3], taps[3];  // the tap of the last window that is here; those before are a stride on
+#pragma unroll
+  for (int a = 0; a < 3; ++a) {
+    const int from = p.at[a] + w.low[a], reach = (w.kernel[a] - 1) * w.dilation[a];
+    const int highest = min(from / w.stride[a], w.out[a] - 1);
+    const int lowest = max(0, (from - reach + w.stride[a] - 1) / w.stride[a]);
+    last[a] = highest;
+    windows[a] = from < 0 ? 0 : max(0, highest - max(0, from < reach ? 0 : lowest) + 1);
+    taps[a] = from - highest * w.stride[a];
+  }
   float sum[V] = {};
-  // The result of whose window tap k of an axis is here; -1: of none.
-  auto window = [&](int axis, int k) {
-    const int from = p.at[axis] + w.low[axis] - k * w.dilation[axis];
-    if (from < 0 || from % w.stride[axis] != 0) return -1;
-    const int o = from / w.stride[axis];
-    return o < w.out[axis] ? o : -1;
-  };
-  int tap = 0;
-  for (int ka = 0; ka < w.kernel[0]; ++ka) {
-    const int a = window(0, ka);
-    for (int kb = 0; kb < w.kernel[1]; ++kb) {
-      const int b = a < 0 ? -1 : window(1, kb);
-      for (int kc = 0; kc < w.kernel[2]; ++kc, ++tap) {
-        const int c = b < 0 ? -1 : window(2, kc);
-        if (c < 0) continue;
+  for (int i = 0; i < windows[0]; ++i)
+    for (int j = 0; j < windows[1]; ++j)
+      for (int k = 0; k < windows[2]; ++k) {
+        const int behind[3] = {taps[0] + i * w.stride[0], taps[1] + j * w.stride[1],
+                               taps[2] + k * w.stride[2]};
+        if (behind[0] % w.dilation[0] != 0 || behind[1] % w.dilation[1] != 0 ||
+            behind[2] % w.dilation[2] != 0)
+          continue;
+        const int tap = (behind[0] / w.dilation[0] * w.kernel[1] + behind[1] / w.dilation[1]) * w.kernel[2] +
+                        behind[2] / w.dilation[2];
+        const int a = last[0] - i, b = last[1] - j, c = last[2] - k;
         const int64_t at = element(w, w.out, p, a, b, c);
         float g[V];
         load_v<V>(static_cast<const T*>(d.g) + at, g);
         if (w.max) {
-          const auto taps = *reinterpret_cast<const Pack<uint16_t, V>*>(d.taps + at);
+          const auto from = *reinterpret_cast<const Pack<uint16_t, V>*>(d.taps + at);
 #pragma unroll
-          for (int e = 0; e < V; ++e) sum[e] += taps.v[e] == tap ? g[e] : 0.0f;
+          for (int e = 0; e < V; ++e) sum[e] += from.v[e] == tap ? g[e] : 0.0f;
         } else {
           const auto divisor = static_cast<float>(counted(w, 0, a) * counted(w, 1, b) * counted(w, 2, c));
 #pragma unroll
           for (int e = 0; e < V; ++e) sum[e] += g[e] / divisor;
         }
       }
-    }
-  }
   store_v<V>(static_cast<T*>(w.y) + thread * V, sum);
 }
 

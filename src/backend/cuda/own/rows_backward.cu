@@ -53,26 +53,43 @@ __global__ void __launch_bounds__(kBlock) kernel(const RowsBackward d) {
     if (d.scale && at < d.size) load_as<V>(d.scale_type, d.scale, at, scale[c]);
   }
   const float count = static_cast<float>(d.size);
-  for (int64_t first = static_cast<int64_t>(blockIdx.x) * kRows; first < d.rows;
-       first += static_cast<int64_t>(gridDim.x) * kRows) {
+  // A row is on its way while the one before is used.
+  Pack<T, V> next_g[kChunks], next_x[kChunks];
+  float next_mean = 0, next_rstd = 0;
+  auto fetch = [&](int64_t row) {
+    if (row >= d.rows) return;
+    next_mean = d.mean ? d.mean[row] : 0.0f;
+    next_rstd = d.rstd[row];
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c) {
+      const int at = (c * kTeam + thread) * V;
+      if (at >= d.size) continue;
+      next_g[c] = *reinterpret_cast<const Pack<T, V>*>(static_cast<const T*>(d.g) + row * d.size + at);
+      next_x[c] = *reinterpret_cast<const Pack<T, V>*>(static_cast<const T*>(d.x) + row * d.size + at);
+    }
+  };
+  const int64_t step = static_cast<int64_t>(gridDim.x) * kRows;
+  fetch(static_cast<int64_t>(blockIdx.x) * kRows + team);
+  for (int64_t first = static_cast<int64_t>(blockIdx.x) * kRows; first < d.rows; first += step) {
     const int64_t row = first + team;
     const bool idle = row >= d.rows;  // whole warps; a block's team is never idle
-    const float mean = idle || !d.mean ? 0.0f : d.mean[row], rstd = idle ? 0.0f : d.rstd[row];
+    const float mean = next_mean, rstd = next_rstd;
     float g[kChunks][V], h[kChunks][V];
     float2 sums = {0, 0};
 #pragma unroll
     for (int c = 0; c < kChunks; ++c) {
-      const int at = (c * kTeam + thread) * V;
-      if (idle || at >= d.size) {
-#pragma unroll
-        for (int e = 0; e < V; ++e) g[c][e] = h[c][e] = 0;
-        continue;
-      }
-      load_v<V>(static_cast<const T*>(d.g) + row * d.size + at, g[c]);
-      load_v<V>(static_cast<const T*>(d.x) + row * d.size + at, h[c]);
+      const bool there = !idle && (c * kTeam + thread) * V < d.size;
 #pragma unroll
       for (int e = 0; e < V; ++e) {
-        h[c][e] = (h[c][e] - mean) * rstd;
+        g[c][e] = there ? to_float(next_g[c].v[e]) : 0.0f;
+        h[c][e] = there ? (to_float(next_x[c].v[e]) - mean) * rstd : 0.0f;
+      }
+    }
+    fetch(row + step);
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c)
+#pragma unroll
+      for (int e = 0; e < V; ++e) {
         if (kParameters) {
           dscale[c][e] = fmaf(g[c][e], h[c][e], dscale[c][e]);
           dbias[c][e] += g[c][e];
@@ -81,7 +98,6 @@ __global__ void __launch_bounds__(kBlock) kernel(const RowsBackward d) {
         sums.x += g[c][e];
         sums.y = fmaf(g[c][e], h[c][e], sums.y);
       }
-    }
     sums = kTeam == 32 ? warp_sum(sums) : block_sum(sums, shared);
     const float shift = d.mean ? sums.x / count : 0.0f, slope = sums.y / count;
     if (idle) continue;
