@@ -214,6 +214,85 @@ bool fuse_norm_backward(Graph& g, NodeId id, const Context& context) {
   return false;
 }
 
+bool is_view(const Graph& g, NodeId id) {
+  return id && (g[id].is("slice") || g[id].is("reshape") || g[id].is("transpose"));
+}
+// Operand i of a node by views of its own, of `base` or what is no view; these go to `nodes`.
+void own_views(Graph& g, NodeId id, size_t i, ValueId base, std::vector<NodeId>& nodes) {
+  std::vector<NodeId> chain;
+  for (ValueId v = input(g, id, i); v != base && is_view(g, g[v].producer); v = input(g, chain.back(), 0))
+    chain.push_back(g[v].producer);
+  if (chain.empty()) return;
+  ValueId v = input(g, chain.back(), 0);
+  for (auto it = chain.rbegin(); it != chain.rend(); ++it) {
+    Builder b(g, id);
+    b.set_name(g[*it].name);
+    v = b.op(g[*it].op->name, {v}, g[*it].attrs);
+    nodes.push_back(g[v].producer);
+  }
+  g.set_input(id, i, v);
+}
+// The one transpose of heads into rows that alone reads v, with the reshape behind it; none else.
+std::vector<NodeId> into_rows(const Graph& g, ValueId v) {
+  if (!single_use(g, v)) return {};
+  std::vector<NodeId> out{g[v].uses[0].user};
+  if (!g[out[0]].is("transpose") || g[out[0]].get_ints("perm") != Ints{0, 2, 1, 3}) return {};
+  const ValueId rows = result(g, out[0]);
+  if (single_use(g, rows) && g[g[rows].uses[0].user].is("reshape")) out.push_back(g[rows].uses[0].user);
+  return out;
+}
+NodeId find(const Graph& g, uint64_t stable, std::string_view op) {
+  for (NodeId n : g.order())
+    if (g[n].stable_id == stable && g[n].is(op)) return n;
+  return {};
+}
+
+// Makes a group of `nodes` around one node; if the target does not take it, the node reads `inputs` again.
+bool group_or_restore(Graph& g, const std::vector<NodeId>& nodes, NodeId id,
+                      const std::vector<ValueId>& inputs, const char* kind, const Context& context) {
+  const uint64_t stable = g[id].stable_id;
+  const std::string op(g[id].op->name);
+  if (try_group(g, nodes, kind, context)) return true;
+  id = find(g, stable, op);
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (inputs[i]) g.set_input(id, i, inputs[i]);
+  return false;
+}
+
+// The gradient of attention with the views of its operands and results; then the attention, whose result its
+// gradient reads from the rows that it has become.
+bool fuse_attention(Graph& g, NodeId id, const Context& context) {
+  const NodeId forward = producer(g, input(g, id, 4), "attention");
+  if (!forward || input(g, id, 4) != result(g, forward)) return false;
+  const ValueId y = result(g, forward);
+  const std::vector<ValueId> inputs = g[id].inputs, forward_inputs = g[forward].inputs;
+  // y as a view of its rows, if all other readers take these.
+  NodeId transpose;
+  for (Use u : g[y].uses)
+    if (g[u.user].is("transpose") && g[u.user].get_ints("perm") == Ints{0, 2, 1, 3}) transpose = u.user;
+  ValueId rows;
+  if (transpose && g[y].uses.size() == 2) {
+    rows = result(g, transpose);
+    const Shape shape = g.type(rows).shape;
+    if (single_use(g, rows) && g[g[rows].uses[0].user].is("reshape")) rows = result(g, g[rows].uses[0].user);
+    Builder b(g, id);
+    b.set_name(g[id].name);
+    g.set_input(id, 4, b.transpose(b.reshape(rows, shape), {0, 2, 1, 3}));
+  }
+  std::vector<NodeId> nodes{id};
+  for (size_t i = 0; i < 5; ++i) own_views(g, id, i, rows, nodes);
+  for (ValueId v : g[id].outputs)
+    for (NodeId n : into_rows(g, v)) nodes.push_back(n);
+  const uint64_t stable = g[forward].stable_id;
+  if (!group_or_restore(g, nodes, id, inputs, "attention_backward", context)) return false;
+  const NodeId again = find(g, stable, "attention");
+  nodes = {again};
+  for (size_t i = 0; i < 3; ++i) own_views(g, again, i, {}, nodes);
+  for (NodeId n : into_rows(g, result(g, again))) nodes.push_back(n);
+  if (nodes.size() > 1) group_or_restore(g, nodes, again, forward_inputs, "attention", context);
+  return true;
+}
+
 }  // namespace
 
 bool fuse_training(Graph& graph, const Context& context) {
@@ -224,6 +303,8 @@ bool fuse_training(Graph& graph, const Context& context) {
       changed |= fuse_loss(graph, id, context);
     else if (graph[id].is("conv_backward_weights"))
       changed |= fuse_weights(graph, id, context);
+    else if (graph[id].is("attention_backward"))
+      changed |= fuse_attention(graph, id, context);
     else if (graph[id].is("batch_norm_backward"))
       changed |= fuse_norm_backward(graph, id, context);
   }

@@ -290,6 +290,52 @@ bool pad_into_conv(Graph& g, NodeId id, const Context&) {
   return true;
 }
 
+// A value between zeros along one axis.
+struct Padded {
+  ValueId x;
+  size_t axis = 0;
+  Dim low, high;
+};
+bool padded(const Graph& g, ValueId v, Padded& out) {
+  const NodeId p = producer(g, v, "pad");
+  if (!p || !single_use(g, v) || g[p].get_text("mode") != "constant") return false;
+  if (g[p].inputs.size() > 1 && g[p].inputs[1] && !is_uniform(g, input(g, p, 1), 0)) return false;
+  out.x = input(g, p, 0);
+  bool found = false;
+  const Shape &low = g[p].get_dims("low"), &high = g[p].get_dims("high");
+  for (size_t d = 0; d < low.size(); ++d) {
+    if (low[d] == Dim(0) && high[d] == Dim(0)) continue;
+    if (found || low[d].range(g.symbols->ranges).min < 0 || high[d].range(g.symbols->ranges).min < 0)
+      return false;
+    found = true;
+    out.axis = d;
+    out.low = low[d];
+    out.high = high[d];
+  }
+  return found;
+}
+// The sum of two values side by side between zeros (gradients of slices of one tensor) is their
+// concatenation.
+bool add_of_pads(Graph& g, NodeId id, const Context&) {
+  Padded a, b;
+  if (!padded(g, input(g, id, 0), a) || !padded(g, input(g, id, 1), b) || a.axis != b.axis ||
+      !same_shape(g, input(g, id, 0), input(g, id, 1)))
+    return false;
+  auto end = [&](const Padded& p) { return p.low + g.type(p.x).shape[p.axis]; };
+  if (end(b) == a.low) std::swap(a, b);
+  if (!(end(a) == b.low)) return false;
+  Builder build = at(g, id);
+  ValueId v = build.op("concat", {a.x, b.x}, {{"axis", static_cast<int64_t>(a.axis)}});
+  if (!(a.low == Dim(0)) || !(b.high == Dim(0))) {
+    Shape low(g.type(v).shape.size(), Dim(0)), high = low;
+    low[a.axis] = a.low;
+    high[a.axis] = b.high;
+    v = build.op("pad", {v}, {{"low", low}, {"high", high}});
+  }
+  replace(g, id, v);
+  return true;
+}
+
 const Rule kRules[] = {
     {"movement/same", {"reshape", "broadcast_to", "slice", "pad", "tile", "reverse"}, same_as_input},
     {"movement/reshape_chain", {"reshape"}, reshape_chain},
@@ -307,6 +353,7 @@ const Rule kRules[] = {
      reduce_of_ones},
     {"movement/matmul_transpose", {"matmul"}, matmul_transpose},
     {"movement/pad_into_conv", {"conv"}, pad_into_conv},
+    {"movement/add_of_pads", {"add"}, add_of_pads},
 };
 
 }  // namespace

@@ -87,3 +87,27 @@ TEST_CASE(
 TEST_CASE("fuse_training: a sum between norm and activation joins the norm and not its gradient") {
   CHECK(ops_after(relu_norm("add(%y, %q) : f32[2,3,4,4]").c_str()) == "fused gt select batch_norm_backward");
 }
+
+TEST_CASE("fuse_training: attention and its gradient take their views, which they share") {
+  constexpr const char* kText = R"(graph "g"(%x: f32[1,3,16], %g: f32[1,3,8]) {
+    %q0 = slice(%x) {axes = [2], starts = dims[0], sizes = dims[8], steps = [1]} : f32[1,3,8]
+    %k0 = slice(%x) {axes = [2], starts = dims[8], sizes = dims[8], steps = [1]} : f32[1,3,8]
+    %q1 = reshape(%q0) {dims = dims[1,3,2,4]} : f32[1,3,2,4]
+    %k1 = reshape(%k0) {dims = dims[1,3,2,4]} : f32[1,3,2,4]
+    %q = transpose(%q1) {perm = [0,2,1,3]} : f32[1,2,3,4]
+    %k = transpose(%k1) {perm = [0,2,1,3]} : f32[1,2,3,4]
+    %a, %s = attention(%q, %k, %k) : f32[1,2,3,4], f32[1,2,3]
+    %b = transpose(%a) {perm = [0,2,1,3]} : f32[1,3,2,4]
+    %y = reshape(%b) {dims = dims[1,3,8]} : f32[1,3,8]
+    %z = neg(%y) : f32[1,3,8]
+    %g1 = reshape(%g) {dims = dims[1,3,2,4]} : f32[1,3,2,4]
+    %gh = transpose(%g1) {perm = [0,2,1,3]} : f32[1,2,3,4]
+    %dq, %dk, %dv = attention_backward(%gh, %q, %k, %k, %a, %s) : f32[1,2,3,4], f32[1,2,3,4], f32[1,2,3,4]
+    %dq1 = transpose(%dq) {perm = [0,2,1,3]} : f32[1,3,2,4]
+    %dk1 = transpose(%dk) {perm = [0,2,1,3]} : f32[1,3,2,4]
+    %dv1 = transpose(%dv) {perm = [0,2,1,3]} : f32[1,3,2,4]
+    return %z, %dq1, %dk1, %dv1
+  })";
+  CHECK(ops_after(kText) == "fused neg fused");
+  CHECK(ops_after(kText, nothing).find("fused") == std::string::npos);
+}

@@ -31,6 +31,8 @@ std::vector<Case> cases() {
                          {"width", int64_t{64}},      {"layers", int64_t{2}},  {"heads", int64_t{4}}};
   ir::Attrs bert = tokens;
   bert["inner"] = int64_t{96};
+  ir::Attrs whole = tokens;  // attention is one op where nothing of it is dropped
+  whole["dropout"] = 0.0;
   ir::Attrs classify = bert;
   classify["head"] = std::string("classify");
   classify["classes"] = int64_t{3};
@@ -47,6 +49,7 @@ std::vector<Case> cases() {
       {"bert", bert, "adamw", "cross_entropy", 0, 1},
       {"bert", classify, "lamb"},
       {"gpt2", tokens, "adamw", "cross_entropy", 0, 1},
+      {"gpt2", whole, "adamw", "cross_entropy", 0, 1},
       {"unet", {}, "adam"},
       {"autoencoder", {}, "adam", "mse"},
   };

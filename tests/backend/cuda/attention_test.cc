@@ -172,3 +172,44 @@ TEST_CASE("gradients of attention: sizes, masks, causal, grouped heads, capped s
       GpuCase(text, all).check("cuda.attention_backward");
     }
 }
+
+TEST_CASE("attention and its gradient with the views around them") {
+  PELTON_NEEDS_GPU();
+  for (const char* type : {"bf16", "f16"}) {
+    const DType t = *dtype_from_name(type);
+    const std::string x = cat(type, "[2,33,96]"), heads = cat(type, "[2,2,33,16]"),
+                      rows = cat(type, "[2,33,32]"), cut = cat(type, "[2,33,2,16]");
+    std::string views;
+    for (int i = 0; i < 3; ++i) {
+      const char name = "qkv"[i];
+      views += cat(" %", name, "0 = slice(%x) {axes = [2], starts = dims[", 32 * i,
+                   "], sizes = dims[32], steps = [1]} : ", rows, " %", name, "1 = reshape(%", name,
+                   "0) {dims = dims[2,33,2,16]} : ", cut, " %", name, " = transpose(%", name,
+                   "1) {perm = [0,2,1,3]} : ", heads);
+    }
+    const std::string forward =
+        cat("graph \"g\"(%x: ", x, ") {", views, " %a, %s = attention(%q, %k, %v) {causal = true} : ", heads,
+            ", f32[2,2,33] %b = transpose(%a) {perm = [0,2,1,3]} : ", cut,
+            " %y = reshape(%b) {dims = dims[2,33,32]} : ", rows, " return %y, %s }");
+    const Tensor data = random(t, {2, 33, 96}, 1);
+    GpuCase(forward, {data}, {"attention", {}, {}}).check("cuda.attention");
+    const auto known = interp::run(ir::parse_graph(forward), {data}).outputs;
+    auto as_heads = [&](const char* from, const char* to) {
+      return cat(" %", to, "1 = reshape(%", from, ") {dims = dims[2,33,2,16]} : ", cut, " %", to,
+                 " = transpose(%", to, "1) {perm = [0,2,1,3]} : ", heads);
+    };
+    std::string back;
+    for (const char* d : {"dq", "dk", "dv"})
+      back += cat(" %", d, "1 = transpose(%", d, ") {perm = [0,2,1,3]} : ", cut, " %", d, "2 = reshape(%", d,
+                  "1) {dims = dims[2,33,32]} : ", rows);
+    const std::string backward =
+        cat("graph \"g\"(%gr: ", rows, ", %x: ", x, ", %yr: ", rows, ", %s: f32[2,2,33]) {", views,
+            as_heads("gr", "g"), as_heads("yr", "y"),
+            " %dq, %dk, %dv = attention_backward(%g, %q, %k, %v, %y, %s) {causal = true} : ", heads, ", ",
+            heads, ", ", heads, back, " return %dq2, %dk2, %dv2 }");
+    CAPTURE(backward);
+    GpuCase(backward, {random(t, {2, 33, 32}, 2), data, known[0].tensor, known[1].tensor},
+            {"attention_backward", {}, {}})
+        .check("cuda.attention_backward");
+  }
+}

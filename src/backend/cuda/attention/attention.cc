@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // attention, alone or in a group of kind "attention" with the views around it: operands that are slices,
 // reshapes and transposes of what comes in, and heads that go back into rows.
+#include <algorithm>
 #include <cmath>
 
 #include "backend/cuda/attention/views.h"
@@ -18,14 +19,20 @@ struct Parsed {
   ir::NodeId main;
   std::vector<ViewChain> operands;  // q, k, v, mask
   bool rows = false;                // the result is [N,L,H,E] or [N,L,H*E]
+  int y = 0, log_sums = 1;          // among the results of the outer node; the second may be -1
   const ir::Node& node() const { return (*graph)[main]; }
 };
 
 // Between the attention and the result of the group: transpose [0,2,1,3], then perhaps a reshape of dense
 // rows.
 bool take_result(const ir::Graph& body, ir::ValueId from, Parsed& p) {
-  if (body.outputs.size() != 1) return false;
-  while (from != body.outputs[0]) {
+  auto position = [&](ir::ValueId v) {
+    const auto at = std::find(body.outputs.begin(), body.outputs.end(), v);
+    return at == body.outputs.end() ? -1 : static_cast<int>(at - body.outputs.begin());
+  };
+  p.log_sums = p.node().outputs.size() > 1 ? position(p.node().outputs[1]) : -1;
+  if (body.outputs.size() != (p.log_sums >= 0 ? 2u : 1u)) return false;
+  for (p.y = position(from); p.y < 0; p.y = position(from)) {
     const auto& uses = body[from].uses;
     if (uses.size() != 1) return false;
     const ir::Node& n = body[uses[0].user];
@@ -44,6 +51,7 @@ Parsed parse(const ir::Graph& graph, ir::NodeId id) {
   if (!outer.is("fused")) {
     p.graph = &graph;
     p.main = id;
+    if (outer.outputs.size() < 2) p.log_sums = -1;
     for (size_t i = 0; i < outer.inputs.size(); ++i) {
       ViewChain chain;
       if (outer.inputs[i]) chain.input = static_cast<int>(i);
@@ -83,7 +91,6 @@ std::string refuse(const ir::Graph& graph, ir::NodeId id, const device::Target&)
   for (const ir::Type* t : {&q, &v})
     if (!t->shape[3].is_const() || t->shape[3].value() > kAttentionMaxHead)
       return cat("needs heads of a known size up to ", kAttentionMaxHead, ", got ", t->shape[3].str());
-  if (graph[id].is("fused") && n.outputs.size() > 1) return "yields sums beside the result of a group";
   for (size_t i = 0; i < 3; ++i) {
     // Rows must be dense: the last axis may only move with nothing in front of it.
     for (ir::NodeId step : p.operands[i].nodes) {
@@ -160,8 +167,9 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target&)
     return Operand{static_cast<size_t>(p.operands[i].input), s.offset * bytes};
   };
   const Operand qo = operand(0, q), ko = operand(1, k), vo = operand(2, v);
-  const bool sums = instance.outputs.size() > 1;
-  return make_kernel([g, qo, ko, vo, mask_input, sums](const RunArgs& args) {
+  const auto result = static_cast<size_t>(p.y);
+  const int sums = p.log_sums;
+  return make_kernel([g, qo, ko, vo, mask_input, result, sums](const RunArgs& args) {
     Attention a = g;
     auto at = [&](const Operand& o) {
       return static_cast<const std::byte*>(args.in[o.input]) + o.offset_bytes;
@@ -170,8 +178,8 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target&)
     a.k = at(ko);
     a.v = at(vo);
     if (mask_input >= 0) a.mask = args.in[static_cast<size_t>(mask_input)];
-    a.y = args.out[0];
-    if (sums) a.log_sums = static_cast<float*>(args.out[1]);
+    a.y = args.out[result];
+    if (sums >= 0) a.log_sums = static_cast<float*>(args.out[static_cast<size_t>(sums)]);
     PELTON_CUDA(attention(a, stream_of(args)));
   });
 }

@@ -112,24 +112,25 @@ __device__ __forceinline__ float exp2_fast(float x) {
 constexpr float kLog2E = 1.4426950408889634f;
 
 // From a raw score and a raw gradient of a probability: the probability, and the gradient of the raw score.
-// log_sum counts in powers of two. `whole`: the query is known to see the key, there is neither mask nor cap.
+// log_sum counts in powers of two. The first for a key that the query is known to see, without mask and cap.
+__device__ __forceinline__ void whole_score(float power, float scale, float& score, float& slope,
+                                            float log_sum, float row_sum) {
+  const float p = exp2_fast(fmaf(score, power, -log_sum));
+  score = p;
+  slope = p * (slope - row_sum) * scale;
+}
 template <bool kPlain>
-__device__ __forceinline__ void backward_score(const Attention& g, bool whole, float& score, float& slope,
-                                               int image, int head, int query, int key, float log_sum,
-                                               float row_sum) {
-  float p, factor = g.scale;
-  if (whole) {
-    p = exp2_fast(fmaf(score, g.scale * kLog2E, -log_sum));
-  } else {
-    if constexpr (!kPlain) {
-      if (g.softcap != 0) {
-        const float t = tanhf(score * g.scale / g.softcap);
-        factor *= 1 - t * t;
-      }
+__device__ __forceinline__ void any_score(const Attention& g, float& score, float& slope, int image, int head,
+                                          int query, int key, float log_sum, float row_sum) {
+  float factor = g.scale;
+  if constexpr (!kPlain) {
+    if (g.softcap != 0) {
+      const float t = tanhf(score * g.scale / g.softcap);
+      factor *= 1 - t * t;
     }
-    const float s = finished_score<kPlain>(g, score, image, head, query, key);
-    p = s == -INFINITY || log_sum == -INFINITY ? 0.0f : exp2_fast(fmaf(s, kLog2E, -log_sum));
   }
+  const float s = finished_score<kPlain>(g, score, image, head, query, key);
+  const float p = s == -INFINITY || log_sum == -INFINITY ? 0.0f : exp2_fast(fmaf(s, kLog2E, -log_sum));
   score = p;
   slope = p * (slope - row_sum) * factor;
 }
@@ -223,16 +224,29 @@ __global__ void __launch_bounds__(S::kThreads) key_kernel(const AttentionBackwar
     products<T, S>(slopes, own_values, gradients, lane);
     const bool whole = kPlain && first_key + S::kHeld <= f.keys && query + S::kStage <= f.queries &&
                        (!f.causal || first_key + S::kHeld - 1 <= query + f.keys - f.queries);
+    const float power = f.scale * kLog2E;
 #pragma unroll
-    for (int t = 0; t < S::kTiles; ++t)
+    for (int j = 0; j < S::kStage / 8; ++j) {
+      const int column = j * 8 + lane % 4 * 2;
+      const float2 log_sum = *reinterpret_cast<const float2*>(n + column);
+      const float2 row_sum = *reinterpret_cast<const float2*>(n + S::kStage + column);
+      if (whole) {
 #pragma unroll
-      for (int j = 0; j < S::kStage / 8; ++j)
+        for (int t = 0; t < S::kTiles; ++t)
 #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const int column = j * 8 + lane % 4 * 2 + e % 2;
-          backward_score<kPlain>(f, whole, scores[t][j][e], slopes[t][j][e], image, head, query + column,
-                                 own + t * 16 + e / 2 * 8, n[column], n[S::kStage + column]);
-        }
+          for (int e = 0; e < 4; ++e)
+            whole_score(power, f.scale, scores[t][j][e], slopes[t][j][e], e % 2 ? log_sum.y : log_sum.x,
+                        e % 2 ? row_sum.y : row_sum.x);
+      } else {
+#pragma unroll
+        for (int t = 0; t < S::kTiles; ++t)
+#pragma unroll
+          for (int e = 0; e < 4; ++e)
+            any_score<kPlain>(f, scores[t][j][e], slopes[t][j][e], image, head, query + column + e % 2,
+                              own + t * 16 + e / 2 * 8, e % 2 ? log_sum.y : log_sum.x,
+                              e % 2 ? row_sum.y : row_sum.x);
+      }
+    }
     combine<T, S>(dv, scores, gradients, lane);
     combine<T, S>(dk, slopes, queries, lane);
     __syncthreads();
@@ -304,15 +318,27 @@ __global__ void __launch_bounds__(S::kThreads) query_kernel(const AttentionBackw
     const int first_key = step * S::kStage;
     const bool whole = kPlain && first_key + S::kStage <= f.keys && first_query + S::kHeld <= f.queries &&
                        (!f.causal || first_key + S::kStage - 1 <= first_query + f.keys - f.queries);
+    const float power = f.scale * kLog2E;
+    if (whole) {
 #pragma unroll
-    for (int t = 0; t < S::kTiles; ++t)
+      for (int t = 0; t < S::kTiles; ++t)
 #pragma unroll
-      for (int j = 0; j < S::kStage / 8; ++j)
+        for (int j = 0; j < S::kStage / 8; ++j)
 #pragma unroll
-        for (int e = 0; e < 4; ++e)
-          backward_score<kPlain>(f, whole, scores[t][j][e], slopes[t][j][e], image, head,
-                                 own + t * 16 + e / 2 * 8, first_key + j * 8 + lane % 4 * 2 + e % 2,
-                                 log_sums[t][e / 2], row_sums[t][e / 2]);
+          for (int e = 0; e < 4; ++e)
+            whole_score(power, f.scale, scores[t][j][e], slopes[t][j][e], log_sums[t][e / 2],
+                        row_sums[t][e / 2]);
+    } else {
+#pragma unroll
+      for (int t = 0; t < S::kTiles; ++t)
+#pragma unroll
+        for (int j = 0; j < S::kStage / 8; ++j)
+#pragma unroll
+          for (int e = 0; e < 4; ++e)
+            any_score<kPlain>(f, scores[t][j][e], slopes[t][j][e], image, head, own + t * 16 + e / 2 * 8,
+                              first_key + j * 8 + lane % 4 * 2 + e % 2, log_sums[t][e / 2],
+                              row_sums[t][e / 2]);
+    }
     combine<T, S>(dq, slopes, keys, lane);
     __syncthreads();
   }
@@ -352,8 +378,8 @@ cudaError_t start_kind(const AttentionBackward& b, cudaStream_t stream) {
 template <class T>
 cudaError_t start_type(const AttentionBackward& b, cudaStream_t stream) {
   const int depth = b.forward.depth > b.forward.width ? b.forward.depth : b.forward.width;
-  if (depth <= 32) return start_kind<T, Shape<32, 32, 2>>(b, stream);
-  if (depth <= 64) return start_kind<T, Shape<64, 32, 2>>(b, stream);
+  if (depth <= 32) return start_kind<T, Shape<32, 64, 1>>(b, stream);
+  if (depth <= 64) return start_kind<T, Shape<64, 64, 1>>(b, stream);
   return start_kind<T, Shape<128, 32, 1>>(b, stream);
 }
 

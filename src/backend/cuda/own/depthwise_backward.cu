@@ -147,11 +147,16 @@ __global__ void __launch_bounds__(kThreads)
     const T* const x = xs + image * d.h * d.w * d.c;
     // The window of x around the present place; columns move on with it.
     Pack<T, V> window[kWindow][kWindow];
-    auto column = [&](int r, int at) {
+    const T* rows[kWindow];
+#pragma unroll
+    for (int r = 0; r < kWindow; ++r) {
       const int row = top + r;
-      if (static_cast<unsigned>(row) < static_cast<unsigned>(d.h) &&
-          static_cast<unsigned>(at) < static_cast<unsigned>(d.w))
-        return *reinterpret_cast<const Pack<T, V>*>(x + (static_cast<int64_t>(row) * d.w + at) * d.c);
+      const bool inside = static_cast<unsigned>(row) < static_cast<unsigned>(d.h);
+      rows[r] = inside ? x + static_cast<int64_t>(row) * d.w * d.c : nullptr;
+    }
+    auto column = [&](int r, int at) {
+      if (rows[r] && static_cast<unsigned>(at) < static_cast<unsigned>(d.w))
+        return *reinterpret_cast<const Pack<T, V>*>(rows[r] + at * d.c);
       return zero;
     };
     const int left = first * kStride - d.pad_w;
@@ -167,7 +172,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
         for (int s = 0; s < kStride; ++s)
           next[r][s] = column(r, q * kStride - d.pad_w + kWindow - kStride + s);
-      next_g = *reinterpret_cast<const Pack<T, V>*>(g + static_cast<int64_t>(q) * d.c);
+      next_g = *reinterpret_cast<const Pack<T, V>*>(g + q * d.c);
     };
     fetch(first);
 #pragma unroll 1
@@ -265,7 +270,8 @@ unsigned blocks_for(int64_t threads) {
 bool has_window(const DepthwiseBackward& d, int v) {
   return d.r == d.s && (d.r == 3 || d.r == 5) && d.stride_h == d.stride_w &&
          (d.stride_h == 1 || d.stride_h == 2) && d.dilation_h == 1 && d.dilation_w == 1 && d.c % v == 0 &&
-         d.pad_h >= 0 && d.pad_w >= 0 && d.h < 65536 && d.n < 65536;
+         d.pad_h >= 0 && d.pad_w >= 0 && d.h < 65536 && d.n < 65536 &&
+         static_cast<int64_t>(d.w + d.s) * d.c < (int64_t{1} << 31);
 }
 
 template <class T, int V, int kWindow, int kStride>
@@ -287,10 +293,10 @@ cudaError_t start_data(const DepthwiseBackward& d, cudaStream_t stream) {
                 dim3(kThreads), 0, stream, d);
 }
 
-// Channels a thread of weights_kernel: what its registers hold sums for.
+// Channels a thread of weights_kernel: few registers for the sums of each, so that many threads hide the
+// reads.
 int weights_vector(const DepthwiseBackward& d) {
-  if (d.type == Elem::f32) return d.r == 5 ? 2 : 4;
-  return d.r == 5 ? 4 : 8;
+  return d.type == Elem::f32 ? 2 : 4;
 }
 template <class T, int V, int kWindow, int kStride>
 cudaError_t start_weights(const DepthwiseBackward& d, float* partial, int multiprocessors,
@@ -302,15 +308,14 @@ cudaError_t start_weights(const DepthwiseBackward& d, float* partial, int multip
   return launch(&finish_kernel, dim3((d.c + 31) / 32, kWindow * kWindow), dim3(kThreads), 0, stream, d,
                 static_cast<const float*>(partial), share.blocks);
 }
-template <class T, int kWide, int kNarrow>  // channels a thread with windows of 3 and of 5
+template <class T, int V>
 cudaError_t start_weights(const DepthwiseBackward& d, float* partial, int multiprocessors,
                           cudaStream_t stream) {
   if (has_window(d, weights_vector(d))) {
-    if (d.r == 3 && d.stride_h == 1)
-      return start_weights<T, kWide, 3, 1>(d, partial, multiprocessors, stream);
-    if (d.r == 3) return start_weights<T, kWide, 3, 2>(d, partial, multiprocessors, stream);
-    if (d.stride_h == 1) return start_weights<T, kNarrow, 5, 1>(d, partial, multiprocessors, stream);
-    return start_weights<T, kNarrow, 5, 2>(d, partial, multiprocessors, stream);
+    if (d.r == 3 && d.stride_h == 1) return start_weights<T, V, 3, 1>(d, partial, multiprocessors, stream);
+    if (d.r == 3) return start_weights<T, V, 3, 2>(d, partial, multiprocessors, stream);
+    if (d.stride_h == 1) return start_weights<T, V, 5, 1>(d, partial, multiprocessors, stream);
+    return start_weights<T, V, 5, 2>(d, partial, multiprocessors, stream);
   }
   return launch(&any_weights_kernel<T>, dim3(static_cast<unsigned>(d.c * d.r * d.s)), dim3(kThreads), 0,
                 stream, d);
@@ -331,9 +336,9 @@ int64_t depthwise_partial_bytes(const DepthwiseBackward& d, int multiprocessors)
 }
 cudaError_t depthwise_backward_weights(const DepthwiseBackward& d, float* partial, int multiprocessors,
                                        cudaStream_t stream) {
-  if (d.type == Elem::f16) return start_weights<__half, 8, 4>(d, partial, multiprocessors, stream);
-  if (d.type == Elem::bf16) return start_weights<__nv_bfloat16, 8, 4>(d, partial, multiprocessors, stream);
-  return start_weights<float, 4, 2>(d, partial, multiprocessors, stream);
+  if (d.type == Elem::f16) return start_weights<__half, 4>(d, partial, multiprocessors, stream);
+  if (d.type == Elem::bf16) return start_weights<__nv_bfloat16, 4>(d, partial, multiprocessors, stream);
+  return start_weights<float, 2>(d, partial, multiprocessors, stream);
 }
 
 }  // namespace pelton::backend::cuda

@@ -98,7 +98,8 @@ __device__ __forceinline__ int counted(const Pool& w, int axis, int o) {
   return count;
 }
 
-template <class T, int V>
+// kDense: no dilation.
+template <class T, int V, bool kDense>
 __global__ void __launch_bounds__(kThreads) gather_kernel(const PoolBackward d) {
   let_next_start();
   inputs_ready();
@@ -123,11 +124,16 @@ __global__ void __launch_bounds__(kThreads) gather_kernel(const PoolBackward d) 
       for (int k = 0; k < windows[2]; ++k) {
         const int behind[3] = {taps[0] + i * w.stride[0], taps[1] + j * w.stride[1],
                                taps[2] + k * w.stride[2]};
-        if (behind[0] % w.dilation[0] != 0 || behind[1] % w.dilation[1] != 0 ||
-            behind[2] % w.dilation[2] != 0)
-          continue;
-        const int tap = (behind[0] / w.dilation[0] * w.kernel[1] + behind[1] / w.dilation[1]) * w.kernel[2] +
-                        behind[2] / w.dilation[2];
+        int tap;
+        if constexpr (kDense) {
+          tap = (behind[0] * w.kernel[1] + behind[1]) * w.kernel[2] + behind[2];
+        } else {
+          if (behind[0] % w.dilation[0] != 0 || behind[1] % w.dilation[1] != 0 ||
+              behind[2] % w.dilation[2] != 0)
+            continue;
+          tap = (behind[0] / w.dilation[0] * w.kernel[1] + behind[1] / w.dilation[1]) * w.kernel[2] +
+                behind[2] / w.dilation[2];
+        }
         const int a = last[0] - i, b = last[1] - j, c = last[2] - k;
         const int64_t at = element(w, w.out, p, a, b, c);
         float g[V];
@@ -160,7 +166,9 @@ cudaError_t start(const PoolBackward& d, cudaStream_t stream) {
         launch(&tap_kernel<T, V>, dim3(blocks_for(elements(w, w.out) / V)), dim3(kThreads), 0, stream, d);
     if (status != cudaSuccess) return status;
   }
-  return launch(&gather_kernel<T, V>, dim3(blocks_for(elements(w, w.in) / V)), dim3(kThreads), 0, stream, d);
+  const bool dense = w.dilation[0] == 1 && w.dilation[1] == 1 && w.dilation[2] == 1;
+  return launch(dense ? &gather_kernel<T, V, true> : &gather_kernel<T, V, false>,
+                dim3(blocks_for(elements(w, w.in) / V)), dim3(kThreads), 0, stream, d);
 }
 template <class T>
 cudaError_t start(const PoolBackward& d, cudaStream_t stream) {
