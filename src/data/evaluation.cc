@@ -112,7 +112,8 @@ PipelineSpec evaluation_form(PipelineSpec spec) {
     const When when = when_of(s, s.where);
     if (when == When::train) continue;
     s.options.erase("when");
-    s.options.erase("device");  // the GPU's decoder rounds in its own way; what is served is decoded by the CPU
+    s.options.erase(
+        "device");  // the GPU's decoder rounds in its own way; what is served is decoded by the CPU
     evaluate(s, s.where, stages);
   }
   spec.stages = std::move(stages);

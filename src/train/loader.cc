@@ -84,6 +84,15 @@ Loader::Loader(std::unique_ptr<Pipeline> pipeline, Wanted wanted, int64_t rows)
   if (target_field_.empty() && wanted_.target == "label")
     fail(ErrorCode::bad_name, "the data has no labels", cat(where, ", fields: ", field_list(first)),
          "name the label's field 'label'");
+  if (wanted_.target == "label") {
+    const Tensor& t = first.at(target_field_);
+    soft_ = wanted_.soft && is_float(t.dtype()) && shares_of_classes(t);
+  }
+}
+
+// One share for each class of a model with one label a sample.
+bool Loader::shares_of_classes(const Tensor& t) const {
+  return wanted_.classes > 0 && wanted_.target_sample.empty() && sample_dims(t) == Dims{wanted_.classes};
 }
 
 std::vector<std::optional<InputForm>> Loader::forms(const std::vector<double>& mean,
@@ -110,9 +119,19 @@ std::vector<std::optional<InputForm>> Loader::forms(const std::vector<double>& m
   return out;
 }
 
-Tensor Loader::label_rows(const data::Batch& batch, const Tensor& t) const {
+Tensor Loader::label_rows(const data::Batch& batch, const Tensor& given) const {
+  Tensor t = given;
+  if (is_float(t.dtype()) && shares_of_classes(t)) {  // counts as its largest class
+    const std::vector<double> shares = to_doubles(t);
+    std::vector<int64_t> largest;
+    for (auto row = shares.begin(); row != shares.end(); row += wanted_.classes)
+      largest.push_back(std::max_element(row, row + wanted_.classes) - row);
+    t = Tensor::from<int64_t>({std::ssize(largest)}, largest);
+  }
   if (is_float(t.dtype()))
-    fail(ErrorCode::bad_type, cat("labels are ", t.str(), ", expected whole numbers"),
+    fail(ErrorCode::bad_type,
+         cat("labels are ", t.str(), ", expected whole numbers, or a share for each of ", wanted_.classes,
+             " classes"),
          pipeline_->spec().name);
   std::vector<int64_t> labels = to_ints(t);
   int64_t row = t.dims()[0] ? t.count() / t.dims()[0] : 1;
@@ -135,11 +154,11 @@ bool Loader::next(TrainBatch& out) {
   out.valid = batch.count() - batch.padding;
   for (const std::string& field : fields_) out.inputs.push_back(padded(batch.at(field), rows_));
   Tensor target = target_field_.empty() ? batch.at(fields_[0]) : batch.at(target_field_);
-  if (wanted_.target == "label")
+  if (wanted_.target == "label" && !soft_)
     target = label_rows(batch, target);
   else if (target.dtype() != DType::f32)
     target = from_doubles(DType::f32, target.dims(), to_doubles(target));
-  Dims dims = wanted_.target_sample;
+  Dims dims = soft_ ? Dims{wanted_.classes} : wanted_.target_sample;
   dims.insert(dims.begin(), target.dims()[0]);
   if (target.dims() != dims) {
     if (element_count(dims) != target.count())
@@ -208,7 +227,9 @@ Loaders make_loaders(const Recipe& r, const Wanted& wanted) {
     eval_source = subset(source, out_of, cat("held out ", d.holdout));
     source = subset(source, kept, cat("kept ", d.holdout));
   }
-  out.train = std::make_unique<Loader>(pipeline(spec, source, train_options), wanted, d.batch);
+  Wanted for_training = wanted;
+  for_training.soft = true;  // evaluation counts classes
+  out.train = std::make_unique<Loader>(pipeline(spec, source, train_options), for_training, d.batch);
   data::PipelineSpec eval_spec = d.eval ? *d.eval : spec;
   eval_spec.source.shuffle = false;
   if (d.eval || eval_source)

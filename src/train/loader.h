@@ -25,6 +25,7 @@ struct Wanted {
   Dims target_sample;
   int64_t classes = 0;  // labels must be below; 0: not checked
   int64_t ignore = -100;
+  bool soft = false;  // labels may also be f32 [classes], shares of them (one_hot, mixup, cutmix)
 };
 
 class Loader {
@@ -39,16 +40,20 @@ class Loader {
   // Forms of the inputs as the data gives them, found from its first sample; none where they fit already.
   std::vector<std::optional<InputForm>> forms(const std::vector<double>& mean,
                                               const std::vector<double>& std) const;
+  // Targets are shares of classes, f32 [rows, classes].
+  bool soft() const { return soft_; }
   std::string state() const { return pipeline_->state().str(); }
   void restore(const std::string& state) { pipeline_->restore(data::PipelineState::parse(state)); }
 
  private:
+  bool shares_of_classes(const Tensor& labels) const;
   Tensor label_rows(const data::Batch& batch, const Tensor& t) const;
   std::unique_ptr<data::Pipeline> pipeline_;
   Wanted wanted_;
   int64_t rows_;
   std::vector<std::string> fields_;  // one a model input
   std::string target_field_;         // empty: the first input is its own target
+  bool soft_ = false;
 };
 
 struct Loaders {

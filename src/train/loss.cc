@@ -69,6 +69,35 @@ Loss cross_entropy(Net& net, ValueId output, ValueId labels, int64_t class_axis,
   return loss;
 }
 
+// Shares of rows that count; the others are zero.
+ValueId counted_shares(Net& net, ValueId shares) {
+  Builder& b = net.builder();
+  ValueId rows = net.valid_rows(shares, b.rank(shares));
+  return rows ? b.select(rows, shares, b.like(shares, 0)) : shares;
+}
+
+Loss soft_cross_entropy(Net& net, ValueId output, ValueId shares, const LossOptions& o) {
+  Builder& b = net.builder();
+  Loss loss;
+  loss.count = count_elements(net, shares, o);
+  shares = counted_shares(net, shares);
+  loss.logits = b.cast(output, DType::f32);
+  const ValueId all = b.reduce("reduce_sum", shares, {1}, true);
+  ValueId target = shares;
+  if (o.label_smoothing != 0) {
+    const auto classes = static_cast<double>(b.shape(shares)[1].value());
+    target = b.add(b.mul(shares, b.like(shares, 1 - o.label_smoothing)),
+                   b.mul(all, b.like(all, o.label_smoothing / classes)));
+  }
+  const ValueId log_p = b.op("log_softmax", {loss.logits}, {{"axis", int64_t{1}}});
+  loss.sum = b.op("neg", {sum_all(b, b.mul(target, log_p))});
+  // The class of the largest share is what accuracy counts.
+  const ValueId counts = b.op("gt", {b.reshape(all, {b.shape(shares)[0]}), b.like(all, 0)});
+  loss.labels = b.select(counts, b.op("arg_max", {shares}, {{"axis", int64_t{1}}}),
+                         b.scalar(DType::i64, static_cast<double>(o.ignore)));
+  return loss;
+}
+
 ValueId pointwise_loss(Builder& b, ValueId y, ValueId t, const std::string& kind) {
   if (kind == "mse") return b.op("square", {b.sub(y, t)});
   if (kind == "l1") return b.op("abs", {b.sub(y, t)});
@@ -90,6 +119,12 @@ Type target_type(const LossOptions& o, const Type& output, int64_t class_axis) {
   if (!has_classes(o)) return Type::tensor(DType::f32, output.shape);
   if (output.rank() < 2)
     fail(ErrorCode::bad_shape, cat("cross_entropy needs [N, classes, ...], the model gives ", output.str()));
+  if (o.soft) {
+    if (output.rank() != 2)
+      fail(ErrorCode::bad_shape,
+           cat("shares of classes are for outputs [N, classes], the model gives ", output.str()));
+    return Type::tensor(DType::f32, output.shape);
+  }
   Shape shape = output.shape;
   shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(axis_of(output, class_axis)));
   return Type::tensor(DType::i64, shape);
@@ -98,6 +133,7 @@ Type target_type(const LossOptions& o, const Type& output, int64_t class_axis) {
 ValueId count_elements(Net& net, ValueId target, const LossOptions& o) {
   Builder& b = net.builder();
   b.set_name("loss");
+  if (has_classes(o) && o.soft) return sum_all(b, counted_shares(net, target));
   if (has_classes(o)) {
     ValueId ignore = b.scalar(DType::i64, static_cast<double>(o.ignore));
     return sum_all(b, number(b, b.op("ne", {counted_labels(net, target, o), ignore})));
@@ -115,6 +151,7 @@ ValueId count_elements(Net& net, ValueId target, const LossOptions& o) {
 Loss build_loss(Net& net, ValueId output, ValueId target, int64_t class_axis, const LossOptions& o) {
   Builder& b = net.builder();
   b.set_name("loss");
+  if (has_classes(o) && o.soft) return soft_cross_entropy(net, output, target, o);
   if (has_classes(o)) return cross_entropy(net, output, target, class_axis, o);
   const std::vector<std::string> kinds = {"cross_entropy", "bce", "mse", "l1"};
   if (o.kind != "bce" && o.kind != "mse" && o.kind != "l1") {

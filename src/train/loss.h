@@ -14,12 +14,16 @@ struct LossOptions {
   std::string kind = "cross_entropy";
   double label_smoothing = 0;  // cross_entropy
   int64_t ignore = -100;       // label that counts for nothing
+  // cross_entropy: targets are f32 [N, classes], shares of classes that sum to 1; a row of zeros counts for
+  // nothing
+  bool soft = false;
 };
 
 bool has_classes(const LossOptions& o);
 // "label" of classes, "target" of values, by the kind.
 std::string target_name(const LossOptions& o);
-// Type of the target for an output of this type: labels lack the class axis, values have the output's shape.
+// Type of the target for an output of this type: labels lack the class axis, values and shares have the
+// output's shape.
 ir::Type target_type(const LossOptions& o, const ir::Type& output, int64_t class_axis);
 
 struct Loss {

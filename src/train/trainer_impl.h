@@ -103,6 +103,7 @@ struct Trainer::Impl {
     }
     classes = wanted.classes;
     loaders = make_loaders(recipe, wanted);
+    step.loss.soft = loaders.train->soft();
     step.forms = loaders.train->forms(recipe.data.mean, recipe.data.std);
     if (loaders.eval) eval_forms = loaders.eval->forms(recipe.data.mean, recipe.data.std);
   }
@@ -271,6 +272,7 @@ struct Trainer::Impl {
       StepOptions o = step;
       o.batch = recipe.data.eval_batch ? recipe.data.eval_batch : recipe.data.batch;
       o.forms = eval_forms;
+      o.loss.soft = false;
       eval_program =
           std::make_unique<Program>(build_eval_step(*model, o), options.target, compile_options, registry);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pictures: u8 [..., H, W, C] as decoders give them, C channels last. Row and inference; evaluation in
-// picture_eval.cc, arithmetic in ir/image.
+// picture_eval.cc, decomposition in picture_decompose.cc, arithmetic in ir/image.
 #include "ir/ops/picture.h"
 
 #include "ir/ops/common.h"
@@ -83,6 +83,7 @@ void add_picture(OpRows& rows) {
                      "C5: a window lies in the resized picture, in the default mode only"};
   row.infer = infer_picture_resample;
   row.eval = eval_picture_resample;
+  row.decompose = decompose_picture_resample;
   row.flops = flops;
   row.sharding = "n*->n*";
   row.batching = "merge_batch";

@@ -2,6 +2,7 @@
 // picture_resample at known sizes: what its reference function and kernels share.
 #pragma once
 
+#include "ir/builder.h"
 #include "ir/eval.h"
 #include "ir/image/exact.h"
 
@@ -28,5 +29,6 @@ std::optional<Match> match_from_name(std::string_view name);
 void untile(const float* tile, int rows, int width, int channels, float* out);
 
 void eval_picture_resample(EvalContext& c);
+std::vector<ValueId> decompose_picture_resample(Builder& b, const Node& node);
 
 }  // namespace pelton::ir
