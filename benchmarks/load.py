@@ -5,7 +5,8 @@
 usage: load.py PELTON MODEL.onnx... [--rounds N] [--output RESULT.json]
 Pelton loads a plan compiled beforehand with --embed-packed, ONNX Runtime the .onnx file and its own optimised .ort file; both
 use the same thread count. Python's own start and imports are not counted for ONNX Runtime's time, but are in its memory, so the
-memory of the same process before its session is subtracted. Writes one JSON object.
+memory of the same process before its session is subtracted (`onnx_process_peak_bytes` is the whole process, Python in
+it); Pelton's memory is that of the whole process. Writes one JSON object.
 """
 import argparse
 import datetime
@@ -37,7 +38,7 @@ session.run(None, feeds)
 load = time.perf_counter() - start
 for _ in range(runs - 1):
     session.run(None, feeds)
-print(json.dumps({"load_ms": load * 1e3, "peak_bytes": peak() - before}))
+print(json.dumps({"load_ms": load * 1e3, "peak_bytes": peak() - before, "process_peak_bytes": peak()}))
 """
 
 
@@ -76,7 +77,8 @@ def main():
                 ort.append(last_json([*peer, ort_file, args.threads, 10]))
             report[name] = {"load_ms": middle(ours, "load_ms"), "onnx_load_ms": middle(onnx, "load_ms"),
                             "ort_load_ms": middle(ort, "load_ms"), "peak_bytes": middle(ours, "host_peak_bytes"),
-                            "onnx_peak_bytes": middle(onnx, "peak_bytes")}
+                            "onnx_peak_bytes": middle(onnx, "peak_bytes"),
+                            "onnx_process_peak_bytes": middle(onnx, "process_peak_bytes")}
             report[name]["load_ratio"] = round(report[name]["load_ms"] / report[name]["onnx_load_ms"], 3)
             for path in (plan, ort_file):
                 os.unlink(path)

@@ -229,8 +229,13 @@ class Parser {
       binary("div", std::move(scale));
       rounded(zero);
     } else {
-      if (from != DType::i32) return stop(n, cat("of ", name(from)));
       const bool dequantize = n.is("dequantize");
+      if (dequantize && (from == DType::i8 || from == DType::u8) && one) {
+        // What a quantize inside the chain left: whole numbers, still as reals.
+        if (zero != 0) linear(1, -zero);
+        return linear(value, 0);
+      }
+      if (from != DType::i32) return stop(n, cat("of ", name(from)));
       if (dequantize && zero != 0) return stop(n, "of sums with a zero point");
       if (one) {
         linear(value, 0);
@@ -251,7 +256,17 @@ class Parser {
     const DType to = g_->type(n.outputs[0]).dtype;
     if (to != DType::f32 && to != DType::i8 && to != DType::u8 && to != DType::bf16)
       return stop(n, cat("to ", name(to)));
-    if (to != DType::f32 && n.outputs[0] != end()) stop(n, "is followed by more steps");
+    if (to == DType::f32 || n.outputs[0] == end()) return;
+    // Sums of integers are finite, so that limits need not say what becomes of NaN.
+    const bool sums = g_->type((*g_)[out_.main].outputs[0]).dtype == DType::i32;
+    const auto& uses = (*g_)[n.outputs[0]].uses;
+    if (!sums || to == DType::bf16 || uses.size() != 1 || !(*g_)[uses[0].user].is("dequantize"))
+      return stop(n, "is followed by more steps");
+    GroupStep limits;
+    limits.op = "clamp";
+    limits.imm[0] = to == DType::u8 ? 0.0f : -128.0f;
+    limits.imm[1] = to == DType::u8 ? 255.0f : 127.0f;
+    out_.steps.push_back(limits);
   }
 
   const ir::Graph& outer_;

@@ -63,3 +63,22 @@ TEST_CASE("an integer product comes back to 8 bits in the same kernel") {
                {"", {false, true, true}, true}, Measure::absolute);
   }
 }
+
+TEST_CASE("integer sums rounded inside the chain: a residual is added between two quantisations") {
+  if (device::detect_cpu().isa < device::CpuIsa::avx512_vnni || !cpu_registry().find("onednn.conv")) return;
+  for (const char* mid : {"u8", "i8"}) {
+    const std::string y = "[2,32,6,6]{nhwc}", zero = mid[0] == 'u' ? "136" : "-7";
+    const std::string head = cat("%x: u8[2,16,6,6]{nhwc}, %w: i8[32,16,1,1], %s: f32[32], %r: f32", y);
+    check_node(
+        cat("graph \"g\"(", head, ") { %o = fused(%x, %w, %s, %r) {body = graph \"b\"(", head,
+            ") { %0 = conv(%x, %w) : i32", y, " %1 = dequantize(%0, %s) {axis = 1} : f32", y,
+            " %a = constant() {value = tensor<f32[]>{0.0144}} : f32[] %z = constant() {value = tensor<", mid,
+            "[]>{", zero, "}} : ", mid, "[] %2 = quantize(%1, %a, %z) {to = ", mid, "} : ", mid, y,
+            " %3 = dequantize(%2, %a, %z) : f32", y, " %4 = add(%3, %r) : f32", y,
+            " %b = constant() {value = tensor<f32[]>{0.0101}} : f32[] %5 = quantize(%4, %b) {to = u8} : u8",
+            y, " return %5 }, kind = \"conv\"} : u8", y, " return %o }"),
+        {random(DType::u8, {2, 16, 6, 6}, 1, 0, 256), random(DType::i8, {32, 16, 1, 1}, 2, -128, 128),
+         random(DType::f32, {32}, 3, 0.00005, 0.0001), random(DType::f32, {2, 32, 6, 6}, 4, -1, 2)},
+        {"onednn.conv", {false, true, true}, true}, Measure::absolute);
+  }
+}
