@@ -22,8 +22,8 @@ bool among(std::string_view name, const std::string_view (&names)[N]) {
 
 class Parser {
  public:
-  Parser(const ir::Graph& outer, ir::NodeId node, const Instance* instance)
-      : outer_(outer), outer_node_(outer[node]), instance_(instance) {
+  Parser(const ir::Graph& outer, ir::NodeId node, const Instance* instance, bool takes_gate)
+      : outer_(outer), outer_node_(outer[node]), instance_(instance), takes_gate_(takes_gate) {
     fused_ = outer_node_.is("fused");
     g_ = fused_ ? &outer_node_.get_graph("body") : &outer;
     out_.graph = g_;
@@ -36,11 +36,12 @@ class Parser {
     out_.result = g_->type(main.outputs[0]).dtype;
     if (!fused_) return std::move(out_);
     if (!find_output()) return refuse("yields more than one result");
+    seen_ = 1;
+    if (takes_gate_ && !out_.operands[0].present()) take_gate(main.inputs[0]);
     for (const GroupOperand& o : out_.operands)
       if (!o.present() && &o - out_.operands.data() < 2)
         return refuse("computes an operand of its contraction");
     current_ = main.outputs[0];
-    seen_ = 1;
     while (out_.reason.empty() && current_ != end()) advance();
     if (out_.reason.empty() && seen_ != computing_nodes())
       return refuse("computes something beside the chain");
@@ -126,6 +127,25 @@ class Parser {
     s.op = op;
     s.operand = std::move(o);
     out_.steps.push_back(std::move(s));
+  }
+
+  // v = x * gate, gate[N, C, 1, ...].
+  void take_gate(ir::ValueId v) {
+    const ir::NodeId id = (*g_)[v].producer;
+    if (!id || !(*g_)[id].is("mul") || (*g_)[v].uses.size() != 1 || g_->is_output(v)) return;
+    const ir::Node& n = (*g_)[id];
+    const Shape& shape = g_->type(v).shape;
+    for (size_t side : {size_t{0}, size_t{1}}) {
+      GroupOperand x = operand(n.inputs[side]), gate = operand(n.inputs[1 - side]);
+      if (!x.present() || gate.input < 0 || x.shape != shape || gate.shape.size() != shape.size()) continue;
+      bool fits = gate.shape[0] == shape[0] && gate.shape[1] == shape[1];
+      for (size_t d = 2; d < shape.size(); ++d) fits &= gate.shape[d] == Dim(1);
+      if (!fits) continue;
+      out_.operands[0] = std::move(x);
+      out_.gate = std::move(gate);
+      ++seen_;
+      return;
+    }
   }
 
   // Takes the reader of the current value into the chain.
@@ -272,6 +292,7 @@ class Parser {
   const ir::Graph& outer_;
   const ir::Node& outer_node_;
   const Instance* instance_;
+  const bool takes_gate_;
   const ir::Graph* g_ = nullptr;
   bool fused_ = false;
   ir::ValueId current_;
@@ -281,8 +302,8 @@ class Parser {
 
 }  // namespace
 
-Group parse_group(const ir::Graph& graph, ir::NodeId node, const Instance* instance) {
-  return Parser(graph, node, instance).run();
+Group parse_group(const ir::Graph& graph, ir::NodeId node, const Instance* instance, bool takes_gate) {
+  return Parser(graph, node, instance, takes_gate).run();
 }
 
 bool is_bias(const GroupStep& step, size_t rank, size_t channel_axis) {

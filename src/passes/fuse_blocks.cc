@@ -59,6 +59,42 @@ std::vector<NodeId> excitation(const Graph& g, NodeId product, size_t side) {
   return nodes;
 }
 
+// The depthwise convolution that x comes from with the activations behind it, or none. The last of them is
+// read by the mean and by the product, the others by one another.
+std::vector<NodeId> depthwise_chain(const Graph& g, ValueId x) {
+  std::vector<NodeId> chain;
+  if (g[x].uses.size() != 2 || g.is_output(x)) return {};
+  for (ValueId v = x; g[v].producer; v = input(g, g[v].producer, 0)) {
+    const NodeId id = g[v].producer;
+    if (v != x && !single_use(g, v)) return {};
+    chain.push_back(id);
+    if (g[id].is("conv")) return g[id].get_int("groups") > 1 ? chain : std::vector<NodeId>();
+    if (!is_activation(g, id)) return {};
+  }
+  return {};
+}
+
+// Only a convolution of one place reads it.
+bool goes_to_product(const Graph& g, ValueId v) {
+  if (!single_use(g, v)) return false;
+  const NodeId conv = g[v].uses[0].user;
+  if (!g[conv].is("conv") || input(g, conv, 0) != v || g[conv].get_int("groups") != 1) return false;
+  const Shape& w = g.type(input(g, conv, 1)).shape;
+  return std::all_of(w.begin() + 2, w.end(), [](const Dim& d) { return d == Dim(1); });
+}
+
+// The block without its product, which the next convolution takes (gate_of): with a depthwise convolution in
+// front it need not read its data again.
+bool fuse_excite(Graph& g, const std::vector<NodeId>& block, const Context& context) {
+  const NodeId product = block.front();
+  if (!goes_to_product(g, result(g, product))) return false;
+  const NodeId mean = block.back();
+  std::vector<NodeId> members = depthwise_chain(g, input(g, mean, 0));
+  if (members.empty()) return false;
+  members.insert(members.end(), block.begin() + 1, block.end());
+  return try_group(g, members, "excite", context);
+}
+
 bool is_view(const Graph& g, NodeId id) {
   return id && (g[id].is("slice") || g[id].is("reshape") || g[id].is("transpose"));
 }
@@ -90,13 +126,30 @@ bool fuse_squeeze_excite(Graph& graph, const Context& context) {
   for (NodeId id : std::vector<NodeId>(graph.order())) {
     if (!graph[id].alive || !graph[id].is("mul")) continue;
     for (size_t side : {size_t{0}, size_t{1}}) {
-      const std::vector<NodeId> nodes = excitation(graph, id, side);
+      std::vector<NodeId> nodes = excitation(graph, id, side);
       if (nodes.empty()) continue;
+      if (fuse_excite(graph, nodes, context)) {
+        changed = true;
+        break;
+      }
+      nodes = excitation(graph, id, side);  // dissolving a group makes new nodes
       changed |= try_group(graph, nodes, "squeeze_excite", context);
       break;
     }
   }
   return changed;
+}
+
+NodeId gate_of(const Graph& g, NodeId conv) {
+  const NodeId product = producer(g, input(g, conv, 0), "mul");
+  if (!product || !goes_to_product(g, result(g, product))) return {};
+  for (size_t side : {size_t{0}, size_t{1}}) {
+    const NodeId from = producer(g, input(g, product, side), "fused");
+    if (from && g[from].get_text("kind") == "excite" && g[from].outputs[1] == input(g, product, side) &&
+        g[from].outputs[0] == input(g, product, 1 - side))
+      return product;
+  }
+  return {};
 }
 
 bool fuse_attention_views(Graph& graph, const Context& context) {

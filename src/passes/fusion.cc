@@ -49,8 +49,9 @@ bool try_group(Graph& g, const std::vector<NodeId>& members, const char* kind, c
   return false;
 }
 
-// anchor -> elementwise -> elementwise ..., each the only user of the one before and of the same shape.
-bool fuse_epilogue(Graph& g, NodeId anchor, const char* kind, const Context& context) {
+// anchor -> elementwise -> elementwise ..., each the only user of the one before and of the same shape;
+// `gated`: behind the product with factors that gate_of() finds.
+bool fuse_chain(Graph& g, NodeId anchor, const char* kind, bool gated, const Context& context) {
   std::vector<NodeId> chain{anchor};
   ValueId v = result(g, anchor);
   Shape shape = g.type(v).shape;
@@ -62,10 +63,11 @@ bool fuse_epilogue(Graph& g, NodeId anchor, const char* kind, const Context& con
     chain.push_back(user);
     v = result(g, user);
   }
-  for (; chain.size() > 1; chain.pop_back()) {
+  for (; chain.size() > (gated ? 0 : 1); chain.pop_back()) {
     size_t count = chain.size();
     NodeId first = chain.front();
     std::vector<NodeId> members = chain;
+    if (gated) members.insert(members.begin(), gate_of(g, first));
     if (try_group(g, members, kind, context)) return true;
     // Dissolving made new nodes: find the chain again from its anchor's copy.
     chain.clear();
@@ -77,6 +79,15 @@ bool fuse_epilogue(Graph& g, NodeId anchor, const char* kind, const Context& con
       chain.push_back(g[x].uses[0].user);
     }
   }
+  return false;
+}
+
+bool fuse_epilogue(Graph& g, NodeId anchor, const char* kind, const Context& context) {
+  if (!g[anchor].is("conv") || !gate_of(g, anchor)) return fuse_chain(g, anchor, kind, false, context);
+  const uint64_t stable = g[anchor].stable_id;
+  if (fuse_chain(g, anchor, kind, true, context)) return true;
+  for (NodeId id : g.order())
+    if (g[id].alive && g[id].stable_id == stable) return fuse_chain(g, id, kind, false, context);
   return false;
 }
 

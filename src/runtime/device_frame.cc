@@ -15,7 +15,6 @@ using namespace ir;
 
 namespace {
 
-constexpr uint8_t kPoison = 0xFF;
 constexpr int64_t kSmallRunBytes = 64 << 10;
 
 }  // namespace
@@ -124,6 +123,7 @@ void DeviceFrame::run(const RunOptions& options, const SymbolValues& outer) {
     stream_->record(*marks_[i]);
   };
   try {
+    if (poison_) poison_results();
     mark(0);
     upload_inputs(options.random);
     upload_state();
@@ -148,6 +148,13 @@ void DeviceFrame::run(const RunOptions& options, const SymbolValues& outer) {
     }
     throw;
   }
+}
+
+void DeviceFrame::poison_results() {
+  for (const device::Memory& memory : result_memory_)
+    if (memory.bytes() > 0) stream_->fill(memory.get(), kPoison, memory.bytes());
+  for (const Bound& bound : device_outputs_)
+    if (bound.data && bound.bytes > 0) stream_->fill(bound.data, kPoison, bound.bytes);
 }
 
 void DeviceFrame::run_segment(size_t segment, const RunOptions& options) {

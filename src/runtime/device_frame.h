@@ -59,6 +59,8 @@ class DeviceFrame final : public Frame {
     int64_t bytes = 0, pinned = -1;  // offset in the pinned buffer, or -1: straight into the tensor
   };
 
+  static constexpr uint8_t kPoison = 0xFF;
+  void poison_results();  // of the run before, so that what a kernel leaves out shows
   Ready& ready(size_t segment);
   void run_segment(size_t segment, const RunOptions& options);
   void run_part(const Ready& ready, const Part& part, const RunOptions& options);

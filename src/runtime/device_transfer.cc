@@ -46,6 +46,7 @@ void* DeviceFrame::result_buffer(ValueId root, int64_t bytes) {
   if (memory.bytes() < bytes) {
     memory = {};
     memory = device::Memory(device_, bytes, cat("the value ", region_.graph().label(root)));
+    if (poison_) stream_->fill(memory.get(), kPoison, bytes);
   }
   return memory.get();
 }

@@ -9,7 +9,8 @@ namespace pelton::backend::cuda {
 void add_conv(Registry& registry);            // convolutions with what follows them
 void add_conv_backward(Registry& registry);   // gradients of their weights
 void add_pool(Registry& registry);            // pooling, means of channels-last data
-void add_squeeze_excite(Registry& registry);  // groups of passes/squeeze_excite.h
+void add_squeeze_excite(Registry& registry);  // groups of passes/fuse_blocks.h
+void add_excite(Registry& registry);          // likewise, around a depthwise convolution
 void add_attention(Registry& registry);       // with the views around it
 void add_attention_backward(Registry& registry);
 // The device of a target, shared while it is in use.

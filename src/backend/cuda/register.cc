@@ -11,6 +11,7 @@ void register_cuda(Registry& registry) {
   cuda::add_conv_backward(registry);
   cuda::add_pool(registry);
   cuda::add_squeeze_excite(registry);
+  cuda::add_excite(registry);
   cuda::add_attention(registry);
   cuda::add_attention_backward(registry);
   cuda::add_norm(registry);

@@ -85,6 +85,10 @@ std::string text_of(const Case& c, const std::string& t, const std::string& layo
 ConvMethods every_method(const ConvProblem& p) {
   ConvMethods m;
   if (p.y.count() == 0) return m;
+  if (p.gate_input >= 0) {
+    add_gemm_methods(p, 100, "", m);
+    return m;
+  }
   add_depthwise_methods(p, m);
   add_stem_methods(p, m);
   add_gemm_methods(p, 100, "", m);
@@ -103,6 +107,7 @@ void check_methods(GpuCase& c) {
           ConvBuffers b;
           b.x = args.in[static_cast<size_t>(p.x_input)];
           b.w = m->packed() ? nullptr : args.in[static_cast<size_t>(p.w_input)];
+          b.gate = p.gate_input < 0 ? nullptr : args.in[static_cast<size_t>(p.gate_input)];
           b.y = args.out[0];
           b.scratch = args.scratch;
           b.steps = p.steps.bind(args);
@@ -197,6 +202,87 @@ TEST_CASE("what follows a convolution is applied in the same kernel") {
           check_methods(g);
           g.check("cuda.conv");
         }
+}
+
+TEST_CASE("a factor of each image and channel in front of a convolution") {
+  PELTON_NEEDS_GPU();
+  struct Gated {
+    Dims x;
+    int64_t k, most;  // results a place; ways to compute it, at least
+  };
+  // Tiles within an image, over several, and over more images than some tiles have room for.
+  for (const Gated& c :
+       {Gated{{1, 96, 14, 14}, 24, 9}, Gated{{3, 72, 7, 7}, 40, 9}, Gated{{40, 136, 1, 1}, 8, 9},
+        Gated{{300, 1152, 1, 1}, 16, 2}, Gated{{2, 2048, 3, 2}, 30, 5}})
+    for (const char* type : {"f16", "bf16"})
+      for (const char* product : {"mul(%x, %s)", "mul(%s, %x)"}) {
+        const DType t = *dtype_from_name(type);
+        const Dims y = {c.x[0], c.k, c.x[2], c.x[3]}, s = {c.x[0], c.x[1], 1, 1}, w = {c.k, c.x[1], 1, 1};
+        const std::string text =
+            cat("graph \"g\"(%x: ", type, c.x, "{nhwc}, %s: ", type, s, ", %w: ", type, w, ", %r: ", type, y,
+                "{nhwc}) { %g = ", product, " : ", type, c.x, "{nhwc} %c = conv(%g, %w) : ", type, y,
+                "{nhwc} %y = add(%c, %r) : ", type, y, "{nhwc} return %y }");
+        CAPTURE(text);
+        GpuCase g(text, {random(t, c.x, 1), random(t, s, 2), random(t, w, 3, -1, 1), random(t, y, 4)},
+                  {"conv", {false, false, true}, {}});
+        REQUIRE(g.refusal("cuda.conv") == "");
+        const ConvProblem p(g.instance(), *gpu());
+        CHECK(every_method(p).size() >= static_cast<size_t>(c.most));
+        check_methods(g);
+        g.check("cuda.conv");
+      }
+  // Without its window of one place, and in f32.
+  for (const char* other : {"f16 3", "f32 1"}) {
+    const std::string type(other, 3), k(other + 4);
+    const std::string text =
+        cat("graph \"g\"(%x: ", type, "[1,16,8,8]{nhwc}, %s: ", type, "[1,16,1,1], %w: ", type, "[8,16,", k,
+            ",", k, "]) { %g = mul(%x, %s) : ", type, "[1,16,8,8]{nhwc} %y = conv(%g, %w) : ", type, "[1,8,",
+            k == "3" ? "6,6" : "8,8", "]{nhwc} return %y }");
+    const DType t = *dtype_from_name(type);
+    const int64_t size = k == "3" ? 3 : 1;
+    GpuCase g(text,
+              {random(t, {1, 16, 8, 8}, 1), random(t, {1, 16, 1, 1}, 2), random(t, {8, 16, size, size}, 3)},
+              {"conv", {}, {}});
+    CHECK(g.refusal("cuda.conv").find(k == "3" ? "window" : "f16 or bf16") != std::string::npos);
+  }
+}
+
+TEST_CASE("a depthwise convolution with the factors of its channels") {
+  PELTON_NEEDS_GPU();
+  struct Excited {
+    Dims x;
+    int64_t window, stride, hidden;
+  };
+  for (const Excited& c : {Excited{{1, 32, 112, 112}, 3, 1, 8}, Excited{{2, 96, 15, 13}, 3, 2, 4},
+                           Excited{{1, 240, 28, 28}, 5, 1, 10}, Excited{{1, 672, 14, 14}, 5, 2, 28},
+                           Excited{{3, 1152, 7, 7}, 5, 1, 48}, Excited{{64, 144, 28, 28}, 3, 1, 6},
+                           Excited{{16, 136, 56, 56}, 5, 2, 6}, Excited{{1, 8, 5, 5}, 3, 1, 2}})
+    for (const char* type : {"f16", "bf16", "f32"})
+      for (bool constant : {true, false}) {
+        const DType t = *dtype_from_name(type);
+        const int64_t n = c.x[0], k = c.x[1], pad = c.window / 2;
+        if (std::string(type) != "f16" && (!constant || n > 3)) continue;
+        auto out = [&](int64_t size) { return (size + 2 * pad - c.window) / c.stride + 1; };
+        const Dims y = {n, k, out(c.x[2]), out(c.x[3])}, w = {k, 1, c.window, c.window},
+                   v1 = {c.hidden, k, 1, 1}, v2 = {k, c.hidden, 1, 1};
+        auto of = [&](const Dims& d) { return cat(type, d); };
+        const std::string text =
+            cat("graph \"g\"(%x: ", of(c.x), "{nhwc}, %w: ", of(w), ", %b: ", of({k}), ", %v1: ", of(v1),
+                ", %b1: ", of({c.hidden}), ", %v2: ", of(v2), ") { %c = conv(%x, %w, %b) {groups = ", k,
+                ", strides = [", c.stride, ",", c.stride, "], low = dims[", pad, ",", pad, "], high = dims[",
+                pad, ",", pad, "]} : ", of(y), "{nhwc} %y = silu(%c) : ", of(y),
+                "{nhwc} %m = reduce_mean(%y) {axes = [2,3], keep_dims = true} : ", of({n, k, 1, 1}),
+                " %h = conv(%m, %v1, %b1) : ", of({n, c.hidden, 1, 1}),
+                " %a = silu(%h) : ", of({n, c.hidden, 1, 1}), " %s = conv(%a, %v2) : ", of({n, k, 1, 1}),
+                " %g = sigmoid(%s) : ", of({n, k, 1, 1}), " return %y, %g }");
+        CAPTURE(text);
+        GpuCase g(text,
+                  {random(t, c.x, 1, -1, 1), random(t, w, 2, -1, 1), random(t, {k}, 3, -1, 1),
+                   random(t, v1, 4, -1, 1), random(t, {c.hidden}, 5), random(t, v2, 6, -1, 1)},
+                  {"excite", {false, constant, constant, constant, constant, constant}, {}});
+        REQUIRE(g.refusal("cuda.excite") == "");
+        g.check("cuda.excite");
+      }
 }
 
 TEST_CASE("convolutions refuse what they cannot take, by name") {

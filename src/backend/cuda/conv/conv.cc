@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv, conv_transpose and conv_backward_data with the chain that follows: the fastest of our kernels and
-// cuDNN's plans, found by timing when the kernel is prepared.
+// conv, conv_transpose and conv_backward_data with the chain that follows, conv also with a factor of each
+// image and channel in front (the gate of squeeze-and-excite): the fastest of our kernels and cuDNN's plans,
+// found by timing when the kernel is prepared.
 #include "backend/cuda/conv/problem.h"
 #include "backend/cuda/implementations.h"
+#include "backend/cuda/own/conv_gemm.h"
 #include "backend/cuda/own/move_taps.h"
 #include "backend/cuda/tactics.h"
 #include "ir/op.h"
@@ -10,8 +12,30 @@
 namespace pelton::backend::cuda {
 namespace {
 
+// Gated problems are products on tensor cores.
+std::string refuse_gate(const Group& group, const ir::Graph& graph, ir::NodeId node) {
+  const ir::Node& n = group.node();
+  const auto gate = static_cast<size_t>(group.gate.input);
+  const ir::Type &x = input_type(graph, node, static_cast<size_t>(group.operands[0].input)),
+                 &factors = input_type(graph, node, gate), &y = output_type(graph, node);
+  if (!n.is("conv") || n.get_int("groups") != 1 || x.rank() > 4) return "has a gate before another form";
+  if ((x.dtype != DType::f16 && x.dtype != DType::bf16) || factors.dtype != x.dtype)
+    return cat("a gate needs f16 or bf16, got ", name(x.dtype), " and ", name(factors.dtype));
+  const Shape& w = group.operands[1].shape;
+  for (size_t d = 2; d < w.size(); ++d)
+    if (!(w[d] == Dim(1))) return "has a gate before a window";
+  for (const char* side : {"low", "high"})
+    for (const Dim& d : n.get_dims(side))
+      if (!(d == Dim(0))) return "has a gate before pads";
+  const Dim& c = x.shape[1];
+  if (!c.is_const() || c.value() % 8 != 0 || c.value() > kConvGemmMaxGated)
+    return cat("a gate needs a multiple of 8 up to ", kConvGemmMaxGated, " channels, got ", c.str());
+  if (!is_channels_last(x.layout) || !is_channels_last(y.layout)) return "a gate needs channels-last data";
+  return {};
+}
+
 std::string refuse(const ir::Graph& graph, ir::NodeId node, const device::Target&) {
-  const Group group = parse_group(graph, node);
+  const Group group = parse_group(graph, node, nullptr, true);
   if (!group.reason.empty()) return group.reason;
   const ir::Node& n = group.node();
   if (!n.is("conv") && !n.is("conv_transpose") && !n.is("conv_backward_data"))
@@ -21,6 +45,8 @@ std::string refuse(const ir::Graph& graph, ir::NodeId node, const device::Target
   if (x.rank() > 5) return cat("takes up to 3 spatial dims, not ", x.rank() - 2);
   const ir::Type& y = output_type(graph, node);
   if (!elem_of(y.dtype)) return cat("does not yield ", name(y.dtype));
+  if (group.gate.present())
+    if (std::string why = refuse_gate(group, graph, node); !why.empty()) return why;
   if (group.operands[0].input < 0 || group.operands[0].reshaped || group.operands[1].reshaped)
     return "needs data that comes from outside the group as it is";
   const ir::Type& outer = input_type(graph, node, static_cast<size_t>(group.operands[0].input));
@@ -40,6 +66,7 @@ class Trial {
   Trial(const ConvProblem& p, int64_t scratch_bytes) {
     b_.x = noise(p.x.dtype, p.x.count());
     b_.w = noise(p.x.dtype, element_count(p.w));
+    if (p.gate_input >= 0) b_.gate = noise(p.x.dtype, p.x.dims[0] * p.x.dims[1]);
     b_.y = noise(p.y.dtype, p.y.count());
     if (scratch_bytes > 0) b_.scratch = memory_.emplace_back(scratch_bytes, "timing convolutions").get();
     b_.steps = p.steps.form;
@@ -72,6 +99,7 @@ bool small_in_f32(const ConvProblem& p) {
 
 void add_timed_methods(const ConvProblem& p, const std::string& only, ConvMethods& to) {
   add_gemm_methods(p, 6, only, to);  // their estimate is rough: most are timed
+  if (p.gate_input >= 0) return;
   add_product_methods(p, only, to);
   add_cudnn_methods(p, only, to);
 }
@@ -83,8 +111,10 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& 
   ConvMethods methods;
   if (p.x.count() > 0 && element_count(p.w) > 0) {
     // Where one of these takes the problem, it is bound by memory and nothing is faster.
-    add_depthwise_methods(p, methods);
-    add_stem_methods(p, methods);
+    if (p.gate_input < 0) {
+      add_depthwise_methods(p, methods);
+      add_stem_methods(p, methods);
+    }
     if (methods.empty() && small_in_f32(p)) add_direct_method(p, methods);
     if (methods.empty()) {
       // What was the fastest before is made alone.
@@ -94,6 +124,9 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& 
       if (methods.empty()) add_timed_methods(p, "", methods);
     }
   }
+  if (methods.empty() && p.gate_input >= 0)
+    fail(ErrorCode::limit, cat("a gated convolution of ", p.x.dims, " has too many places"), "",
+         "use a smaller batch");
   if (methods.empty()) add_direct_method(p, methods);
   size_t best = 0;
   if (methods.size() > 1) {
@@ -116,6 +149,7 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& 
       [problem, method](const RunArgs& args) {
         ConvBuffers b;
         b.x = args.in[static_cast<size_t>(problem->x_input)];
+        b.gate = problem->gate_input >= 0 ? args.in[static_cast<size_t>(problem->gate_input)] : nullptr;
         b.w = problem->w_input >= 0 ? args.in[static_cast<size_t>(problem->w_input)] : nullptr;
         b.y = args.out[0];
         b.scratch = args.scratch;

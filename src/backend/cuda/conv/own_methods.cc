@@ -67,6 +67,7 @@ class GemmMethod final : public ConvMethod {
     ConvGemm g = gemm_;
     g.x = b.x;
     g.w = weights_.get(b, b.scratch, stream);
+    g.gate = b.gate;
     g.y = b.y;
     g.epilogue = b.steps;
     PELTON_CUDA(conv_gemm(g, configuration_, stream));
@@ -86,6 +87,7 @@ class DepthwiseMethod final : public ConvMethod {
     depthwise_.fixed_weights = p.weights.defined();
   }
   std::string name() const override { return "depthwise"; }
+  int parts() const override { return depthwise_parts(depthwise_, multiprocessors_); }
   int64_t scratch_bytes() const override { return weights_.scratch_bytes(); }
   Packed packed() const override { return weights_.packed(); }
   void run(const ConvBuffers& b, cudaStream_t stream) const override {
@@ -93,6 +95,7 @@ class DepthwiseMethod final : public ConvMethod {
     g.x = b.x;
     g.w = weights_.get(b, b.scratch, stream);
     g.y = b.y;
+    g.part_sums = b.part_sums;
     g.epilogue = b.steps;
     PELTON_CUDA(depthwise(g, multiprocessors_, stream));
   }
@@ -248,8 +251,10 @@ void add_gemm_methods(const ConvProblem& p, size_t most, const std::string& only
   ConvGemm g;
   set_window(g, p);
   g.k = small(p.y.dims[1]);
+  g.gated = p.gate_input >= 0;
   std::vector<int> order;
-  for (int i = 0; i < conv_gemm_configurations(); ++i) order.push_back(i);
+  for (int i = 0; i < conv_gemm_configurations(); ++i)
+    if (conv_gemm_fits(g, i)) order.push_back(i);
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
     return conv_gemm_cost(g, a, p.multiprocessors) < conv_gemm_cost(g, b, p.multiprocessors);
   });

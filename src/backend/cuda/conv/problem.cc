@@ -9,7 +9,7 @@
 namespace pelton::backend::cuda {
 
 ConvProblem::ConvProblem(const Instance& instance, const device::Target& target)
-    : group(parse_group(instance.graph, instance.id, &instance)) {
+    : group(parse_group(instance.graph, instance.id, &instance, true)) {
   PELTON_CHECK(group.reason.empty(), group.reason);
   const ir::Node& n = group.node();
   const GroupOperand &xo = group.operands[0], &wo = group.operands[1];
@@ -25,6 +25,7 @@ ConvProblem::ConvProblem(const Instance& instance, const device::Target& target)
   weights = wo.constant;
   x_input = xo.input;
   w_input = wo.input;
+  gate_input = group.gate.input;
   const GroupOperand bias = group.operands.size() > 2 ? group.operands[2] : GroupOperand();
   steps = plan_steps(group, bias, instance, sums);
   multiprocessors = cuda::multiprocessors(target);
@@ -32,10 +33,10 @@ ConvProblem::ConvProblem(const Instance& instance, const device::Target& target)
 }
 
 std::string ConvProblem::key() const {
-  std::string k =
-      cat(transposed ? "conv_transpose " : "conv ", name(x.dtype), x.dims, x.layout.str(), " ", w, " ",
-          name(y.dtype), y.dims, y.layout.str(), " g", groups, " s", window.strides, " d", window.dilations,
-          " p", window.low, window.high, weights.defined() ? "" : " changing", tf32 ? " tf32" : "");
+  std::string k = cat(transposed ? "conv_transpose " : "conv ", name(x.dtype), x.dims, x.layout.str(), " ", w,
+                      " ", name(y.dtype), y.dims, y.layout.str(), " g", groups, " s", window.strides, " d",
+                      window.dilations, " p", window.low, window.high, weights.defined() ? "" : " changing",
+                      tf32 ? " tf32" : "", gate_input < 0 ? "" : " gated");
   for (int i = 0; i < steps.form.count; ++i) {
     const EpilogueStep& s = steps.form.steps[i];
     append(k,

@@ -20,7 +20,8 @@ struct ConvProblem {
   ConvWindow window;
   Tensor weights;  // undefined if they change between runs
   int x_input = 0, w_input = 1;
-  StepsPlan steps;  // the bias, then the chain
+  int gate_input = -1;  // factors of x, one an image and channel; -1: none
+  StepsPlan steps;      // the bias, then the chain
   int multiprocessors = 132;
   bool tf32 = false;  // f32 operands may be rounded to it
 
@@ -33,7 +34,9 @@ struct ConvProblem {
 
 struct ConvBuffers {
   const void *x = nullptr, *w = nullptr;  // w: as the graph has it; null if it was packed
+  const void* gate = nullptr;             // [N,C] of a gated problem
   void *y = nullptr, *scratch = nullptr;
+  float* part_sums = nullptr;  // [N,parts(),K], where the sums of the results are wanted
   Epilogue steps;
 };
 
@@ -43,12 +46,15 @@ class ConvMethod {
   virtual std::string name() const = 0;
   virtual int64_t scratch_bytes() const { return 0; }
   virtual Packed packed() const { return {}; }  // null: reads ConvBuffers::w
+  // In how many parts of the places it can sum up the results; 0: not.
+  virtual int parts() const { return 0; }
   virtual void run(const ConvBuffers& buffers, cudaStream_t stream) const = 0;
 };
 using ConvMethods = std::vector<std::unique_ptr<ConvMethod>>;
 // Every name that a method of the three adders below that take `only` may have.
 std::vector<std::string> timed_conv_methods();
 
+// Gated problems are for the first adder alone; it has a way for all that conv.cc lets through.
 // Each adds what it has for the problem, most promising first; none is fine. With `only`, at most the method
 // of that name is made: plans of cuDNN take long to make.
 void add_gemm_methods(const ConvProblem& problem, size_t most, const std::string& only, ConvMethods& to);

@@ -11,6 +11,8 @@
 namespace pelton::backend::cuda {
 namespace {
 
+constexpr int kMaxShared = 227 * 1024;
+
 // A block yields kRows x kColumns results; kSplit groups of warps share out the depth of each stage and add
 // their sums at the end, which keeps a small product busy without a second kernel.
 template <int kRows_, int kColumns_, int kWarpRows_, int kWarpColumns_, int kWarpDepth_, int kSplit_,
@@ -33,9 +35,43 @@ struct Tile {
   static constexpr int kLoadColumns = (kColumns + kStep - 1) / kStep;
 };
 
-template <class T, class L>
+// Two neighbouring elements by their factors, rounded to T.
+__device__ __forceinline__ uint32_t multiply_pair(uint32_t a, __half2 b) {
+  const __half2 r = __hmul2(*reinterpret_cast<const __half2*>(&a), b);
+  return *reinterpret_cast<const uint32_t*>(&r);
+}
+__device__ __forceinline__ uint32_t multiply_pair(uint32_t a, __nv_bfloat162 b) {
+  const __nv_bfloat162 r = __hmul2(*reinterpret_cast<const __nv_bfloat162*>(&a), b);
+  return *reinterpret_cast<const uint32_t*>(&r);
+}
+template <class T>
+struct Pair;
+template <>
+struct Pair<__half> {
+  using Type = __half2;
+};
+template <>
+struct Pair<__nv_bfloat16> {
+  using Type = __nv_bfloat162;
+};
+
+// Factors of the images that a tile's rows lie in, behind the stages in shared memory: rows of `pitch`
+// elements, zeros behind the last channel (the depth is rounded up to whole stages).
+struct GateRows {
+  int pitch = 0, images = 0;
+};
+template <class L>
+GateRows gate_rows(const ConvGemm& g) {
+  GateRows r;
+  if (!g.gated) return r;
+  r.pitch = (g.c + L::kDepth - 1) / L::kDepth * L::kDepth;
+  r.images = std::min(g.n, (L::kRows - 2) / (g.p * g.q) + 2);
+  return r;
+}
+
+template <class T, class L, bool kGated>
 __global__ void __launch_bounds__(L::kThreads, 1)
-    conv_gemm_kernel(const ConvGemm g, int column_tiles, bool needs_image) {
+    conv_gemm_kernel(const ConvGemm g, int column_tiles, bool needs_image, GateRows gates) {
   extern __shared__ __align__(128) unsigned char shared[];
   T* const tiles = reinterpret_cast<T*>(shared);
   const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
@@ -113,6 +149,25 @@ __global__ void __launch_bounds__(L::kThreads, 1)
   for (int s = 0; s < L::kStages - 1; ++s) load_w(s, s * L::kChunks + chunk);
   let_next_start();
   inputs_ready();
+  T* const gate = reinterpret_cast<T*>(shared + L::kShared);
+  int gate_at[kRowFragments][2];  // of the two rows of each fragment that this lane holds
+  if constexpr (kGated) {
+    const unsigned first_image = first_row / pq;
+    for (int i = thread * 8; i < gates.images * gates.pitch; i += L::kThreads * 8) {
+      const int image = i / gates.pitch, channel = i - image * gates.pitch;
+      const bool there = first_image + image < static_cast<unsigned>(g.n) && channel < g.c;
+      const T* from = static_cast<const T*>(g.gate);
+      copy_16(gate + i, there ? from + static_cast<int64_t>(first_image + image) * g.c + channel : from,
+              there);
+    }
+#pragma unroll
+    for (int i = 0; i < kRowFragments; ++i)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const unsigned m = min(first_row + warp_row + i * 16 + half * 8 + lane / 4, rows - 1);
+        gate_at[i][half] = static_cast<int>(m / pq - first_image) * gates.pitch + lane % 4 * 2;
+      }
+  }
 #pragma unroll
   for (int s = 0; s < L::kStages - 1; ++s) {
     load_x(s);
@@ -135,6 +190,16 @@ __global__ void __launch_bounds__(L::kThreads, 1)
 #pragma unroll
       for (int i = 0; i < kRowFragments; ++i)
         load_matrices(fa[i], a + (warp_row + i * 16 + lane % 16) * L::kPitch + k + lane / 16 * 8);
+      if constexpr (kGated) {
+        using P = typename Pair<T>::Type;
+        const T* const here = gate + step * L::kDepth + part * L::kWarpDepth + k;
+#pragma unroll
+        for (int i = 0; i < kRowFragments; ++i)
+#pragma unroll
+          for (int q = 0; q < 4; ++q)
+            fa[i][q] =
+                multiply_pair(fa[i][q], *reinterpret_cast<const P*>(here + gate_at[i][q % 2] + q / 2 * 8));
+      }
 #pragma unroll
       for (int j = 0; j < kColumnFragments / 2; ++j)
         load_matrices(
@@ -203,12 +268,19 @@ cudaError_t start(const ConvGemm& g, cudaStream_t stream) {
   bool needs_image = false;
   for (int i = 0; i < g.epilogue.count; ++i)
     needs_image |= g.epilogue.steps[i].where == EpilogueStep::image_channel;
-  auto* kernel = &conv_gemm_kernel<T, L>;
+  auto* kernel = g.gated ? &conv_gemm_kernel<T, L, true> : &conv_gemm_kernel<T, L, false>;
+  const GateRows gates = gate_rows<L>(g);
+  const int shared = L::kShared + gates.images * gates.pitch * 2;
   const cudaError_t allowed =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, L::kShared);
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
   if (allowed != cudaSuccess) return allowed;
-  return launch(kernel, dim3(static_cast<unsigned>(row_tiles * column_tiles)), dim3(L::kThreads), L::kShared,
-                stream, g, column_tiles, needs_image);
+  return launch(kernel, dim3(static_cast<unsigned>(row_tiles * column_tiles)), dim3(L::kThreads),
+                static_cast<size_t>(shared), stream, g, column_tiles, needs_image, gates);
+}
+template <class L>
+bool fits(const ConvGemm& g) {
+  const GateRows gates = gate_rows<L>(g);
+  return L::kShared + int64_t{2} * gates.images * gates.pitch <= kMaxShared;
 }
 template <class L>
 cudaError_t start_any(const ConvGemm& g, cudaStream_t stream) {
@@ -219,12 +291,13 @@ struct Configuration {
   const char* name;
   int rows, columns, depth, blocks_per_multiprocessor;
   cudaError_t (*start)(const ConvGemm&, cudaStream_t);
+  bool (*fits)(const ConvGemm&);
 };
 template <class L>
 constexpr Configuration row(const char* name) {
   constexpr int by_memory = 227 * 1024 / (L::kShared + 1024), by_threads = 2048 / L::kThreads;
-  return {name,         L::kRows, L::kColumns, L::kDepth, by_memory < by_threads ? by_memory : by_threads,
-          &start_any<L>};
+  return {name,          L::kRows, L::kColumns, L::kDepth, by_memory < by_threads ? by_memory : by_threads,
+          &start_any<L>, &fits<L>};
 }
 
 const Configuration kConfigurations[] = {
@@ -261,6 +334,9 @@ double conv_gemm_cost(const ConvGemm& g, int configuration, int multiprocessors)
   const double bytes = (c.rows + c.columns) * c.depth * 2.0 / 40 * (together < 1 ? 1 : together);
   const double step = std::max({250.0, products, bytes});
   return waves * (2200 + steps * step + c.rows * c.columns / 16.0);
+}
+bool conv_gemm_fits(const ConvGemm& g, int configuration) {
+  return kConfigurations[configuration].fits(g);
 }
 cudaError_t conv_gemm(const ConvGemm& g, int configuration, cudaStream_t stream) {
   return kConfigurations[configuration].start(g, stream);

@@ -7,20 +7,39 @@
 namespace pelton::backend::cuda {
 namespace {
 
-constexpr int kThreads = 128;
+constexpr int kThreads = 128;  // of any_kernel
+
+// How the work of the window kernel is shared out: a block takes the runs of one part of an image (row by
+// row) for `groups` times V channels. Threads: [groups, runs].
+struct Share {
+  int groups, runs, parts, chunks;
+};
+Share share_of(const Depthwise& d, int vector, int run) {
+  const int groups = d.c / vector, units = d.p * ((d.q + run - 1) / run);
+  Share s;
+  s.groups = 1;
+  // Whole sectors of memory where the channels allow it.
+  for (int g = 2; g <= 16; ++g)
+    if (groups % g == 0 && (g % 8 == 0 || s.groups % 8 != 0)) s.groups = g;
+  s.runs = 256 / s.groups;
+  if (units > s.runs * 256 && s.groups >= 2) s.runs *= 2;
+  if (units < s.runs) s.runs = units;
+  s.parts = (units + s.runs - 1) / s.runs;
+  s.chunks = groups / s.groups;
+  return s;
+}
 
 // A thread yields kRun neighbouring places of a row for V channels: what it loads of a row serves all of
-// them. Blocks: [runs and channels of a row, rows, images].
+// them. Blocks: [parts, chunks of channels, images].
 template <class T, int V, int kWindow, int kStride, int kRun>
-__global__ void __launch_bounds__(kThreads, 4) window_kernel(const Depthwise d) {
-  const int groups = d.c / V, runs = (d.q + kRun - 1) / kRun;
-  const int index = blockIdx.x * kThreads + threadIdx.x, p = blockIdx.y, image = blockIdx.z;
-  const int run = index / groups, channel = (index - run * groups) * V, first = run * kRun;
-  const bool idle = run >= runs;
+__global__ void __launch_bounds__(512) window_kernel(const Depthwise d) {
+  const int runs = (d.q + kRun - 1) / kRun, unit = blockIdx.x * blockDim.y + threadIdx.y;
+  const int p = unit / runs, first = (unit - p * runs) * kRun, image = blockIdx.z;
+  const int channel = (blockIdx.y * blockDim.x + threadIdx.x) * V;
+  const bool idle = p >= d.p;
   const int top = p * kStride - d.pad_h, left = first * kStride - d.pad_w;
-  const T* const x =
-      static_cast<const T*>(d.x) + static_cast<int64_t>(image) * d.h * d.w_ * d.c + (idle ? 0 : channel);
-  const T* const w = static_cast<const T*>(d.w) + (idle ? 0 : channel);
+  const T* const x = static_cast<const T*>(d.x) + static_cast<int64_t>(image) * d.h * d.w_ * d.c + channel;
+  const T* const w = static_cast<const T*>(d.w) + channel;
   float sums[kRun][V] = {};
   if constexpr (kRun == 1) {
     // Few threads: everything is loaded at once, the weights before the kernel in front is done.
@@ -30,13 +49,12 @@ __global__ void __launch_bounds__(kThreads, 4) window_kernel(const Depthwise d) 
     for (int i = 0; i < kWindow * kWindow; ++i) taps[i] = *reinterpret_cast<const Pack<T, V>*>(w + i * d.c);
     let_next_start();
     inputs_ready();
-    if (idle) return;
 #pragma unroll
     for (int r = 0; r < kWindow; ++r)
 #pragma unroll
       for (int s = 0; s < kWindow; ++s) {
         const int row = top + r, column = left + s;
-        const bool inside = static_cast<unsigned>(row) < static_cast<unsigned>(d.h) &&
+        const bool inside = !idle && static_cast<unsigned>(row) < static_cast<unsigned>(d.h) &&
                             static_cast<unsigned>(column) < static_cast<unsigned>(d.w_);
         Pack<T, V> zero;
 #pragma unroll
@@ -53,13 +71,12 @@ __global__ void __launch_bounds__(kThreads, 4) window_kernel(const Depthwise d) 
   } else {
     let_next_start();
     inputs_ready();
-    if (idle) return;
     constexpr int kColumns = (kRun - 1) * kStride + kWindow;
 #pragma unroll 1
     for (int r = 0; r < kWindow; ++r) {
       // A whole row is on its way before any of it is used.
       const int at = top + r;
-      const bool row_inside = static_cast<unsigned>(at) < static_cast<unsigned>(d.h);
+      const bool row_inside = !idle && static_cast<unsigned>(at) < static_cast<unsigned>(d.h);
       const T* const line = x + (at * d.w_ + left) * d.c;
       Pack<T, V> taps[kWindow], values[kColumns];
 #pragma unroll
@@ -84,12 +101,27 @@ __global__ void __launch_bounds__(kThreads, 4) window_kernel(const Depthwise d) 
         }
     }
   }
+  float total[V] = {};
 #pragma unroll
   for (int t = 0; t < kRun; ++t) {
-    if (first + t >= d.q) break;
+    if (idle || first + t >= d.q) break;
     const int64_t offset = ((static_cast<int64_t>(image) * d.p + p) * d.q + first + t) * d.c + channel;
     apply_epilogue<V>(d.epilogue, sums[t], offset, image, channel, d.c);
     store_as<V>(d.y_type, d.y, offset, sums[t]);
+#pragma unroll
+    for (int e = 0; e < V; ++e) total[e] += sums[t][e];
+  }
+  if (!d.part_sums) return;
+  extern __shared__ __align__(16) float shared[];  // [runs of the block, channels of the block]
+  const int width = blockDim.x * V, thread = threadIdx.y * blockDim.x + threadIdx.x;
+#pragma unroll
+  for (int e = 0; e < V; ++e) shared[thread * V + e] = total[e];
+  __syncthreads();
+  for (int c = thread; c < width; c += blockDim.x * blockDim.y) {
+    float s = 0;
+#pragma unroll 8
+    for (int y = 0; y < blockDim.y; ++y) s += shared[y * width + c];
+    d.part_sums[(static_cast<int64_t>(image) * gridDim.x + blockIdx.x) * d.c + blockIdx.y * width + c] = s;
   }
 }
 
@@ -122,41 +154,53 @@ __global__ void __launch_bounds__(kThreads) any_kernel(const Depthwise d) {
   store_as<1>(d.y_type, d.y, index, sum);
 }
 
-unsigned blocks_for(int64_t threads) {
-  return static_cast<unsigned>((threads + kThreads - 1) / kThreads);
+// Vector and run of the window kernel, or zeros: the other kernel takes the problem.
+struct Form {
+  int vector = 0, run = 0;
+};
+Form form_of(const Depthwise& d, int multiprocessors) {
+  const int vector = d.type == Elem::f32 ? 4 : 8;
+  const bool square = d.r == d.s && d.stride_h == d.stride_w && d.dilation_h == 1 && d.dilation_w == 1 &&
+                      (d.r == 3 || d.r == 5) && (d.stride_h == 1 || d.stride_h == 2);
+  // Offsets inside an image are 32-bit numbers; chunks and images are dims of the grid.
+  const bool small =
+      static_cast<int64_t>(d.h + d.r) * (d.w_ + d.s) * d.c < (int64_t{1} << 31) && d.c < 65536 && d.n < 65536;
+  if (!square || !small || d.c % vector != 0) return {};
+  // Runs of four where that still fills the GPU, else as many threads as there are pairs of results.
+  const int64_t fours = static_cast<int64_t>(d.n) * d.p * ((d.q + 3) / 4) * (d.c / vector);
+  if (fours >= static_cast<int64_t>(multiprocessors) * 1024) return {vector, 4};
+  return {2, 1};
 }
 
 template <class T, int V, int kWindow, int kStride, int kRun>
 cudaError_t start_runs(const Depthwise& d, cudaStream_t stream) {
-  const int64_t row = static_cast<int64_t>(d.c / V) * ((d.q + kRun - 1) / kRun);
-  return launch(&window_kernel<T, V, kWindow, kStride, kRun>, dim3(blocks_for(row), d.p, d.n), dim3(kThreads),
-                0, stream, d);
+  const Share s = share_of(d, V, kRun);
+  const size_t shared = d.part_sums ? sizeof(float) * s.groups * s.runs * V : 0;
+  return launch(&window_kernel<T, V, kWindow, kStride, kRun>, dim3(s.parts, s.chunks, d.n),
+                dim3(s.groups, s.runs), shared, stream, d);
 }
-template <class T, int V, int kWindow, int kStride>
-cudaError_t start_window(const Depthwise& d, int multiprocessors, cudaStream_t stream) {
-  // Runs of four where that still fills the GPU, else as many threads as there are pairs of results.
-  const int64_t fours = static_cast<int64_t>(d.n) * d.p * ((d.q + 3) / 4) * (d.c / V);
-  if (fours >= static_cast<int64_t>(multiprocessors) * 1024)
-    return start_runs<T, V, kWindow, kStride, 4>(d, stream);
-  return start_runs<T, 2, kWindow, kStride, 1>(d, stream);
+template <class T, int V, int kRun>
+cudaError_t start_window(const Depthwise& d, cudaStream_t stream) {
+  if (d.r == 3 && d.stride_h == 1) return start_runs<T, V, 3, 1, kRun>(d, stream);
+  if (d.r == 3) return start_runs<T, V, 3, 2, kRun>(d, stream);
+  if (d.stride_h == 1) return start_runs<T, V, 5, 1, kRun>(d, stream);
+  return start_runs<T, V, 5, 2, kRun>(d, stream);
 }
 template <class T, int V>
 cudaError_t start(const Depthwise& d, int multiprocessors, cudaStream_t stream) {
-  const bool square = d.r == d.s && d.stride_h == d.stride_w && d.dilation_h == 1 && d.dilation_w == 1;
-  // Offsets inside an image are 32-bit numbers; rows and images are dims of the grid.
-  const bool small =
-      static_cast<int64_t>(d.h + d.r) * (d.w_ + d.s) * d.c < (int64_t{1} << 31) && d.p < 65536 && d.n < 65536;
-  if (square && small && d.c % V == 0) {
-    if (d.r == 3 && d.stride_h == 1) return start_window<T, V, 3, 1>(d, multiprocessors, stream);
-    if (d.r == 3 && d.stride_h == 2) return start_window<T, V, 3, 2>(d, multiprocessors, stream);
-    if (d.r == 5 && d.stride_h == 1) return start_window<T, V, 5, 1>(d, multiprocessors, stream);
-    if (d.r == 5 && d.stride_h == 2) return start_window<T, V, 5, 2>(d, multiprocessors, stream);
-  }
-  return launch(&any_kernel<T>, dim3(blocks_for(static_cast<int64_t>(d.n) * d.p * d.q * d.c)), dim3(kThreads),
-                0, stream, d);
+  const Form form = form_of(d, multiprocessors);
+  if (form.run == 4) return start_window<T, V, 4>(d, stream);
+  if (form.run == 1) return start_window<T, 2, 1>(d, stream);
+  const int64_t blocks = (static_cast<int64_t>(d.n) * d.p * d.q * d.c + kThreads - 1) / kThreads;
+  return launch(&any_kernel<T>, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0, stream, d);
 }
 
 }  // namespace
+
+int depthwise_parts(const Depthwise& d, int multiprocessors) {
+  const Form form = form_of(d, multiprocessors);
+  return form.run == 0 ? 0 : share_of(d, form.vector, form.run).parts;
+}
 
 cudaError_t depthwise(const Depthwise& d, int multiprocessors, cudaStream_t stream) {
   if (d.type == Elem::f16) return start<__half, 8>(d, multiprocessors, stream);

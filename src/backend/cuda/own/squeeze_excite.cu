@@ -20,7 +20,8 @@ struct Plan {
   bool weights_shared;
   int floats, bytes;
   __host__ __device__ Plan(const SqueezeExcite& g, int vector, int element_bytes) {
-    by_places = static_cast<int64_t>(g.c) * g.hidden <= 8192 && g.c <= 1024 && g.places >= 512;
+    by_places =
+        !g.part_sums && static_cast<int64_t>(g.c) * g.hidden <= 8192 && g.c <= 1024 && g.places >= 512;
     const int groups = g.c / vector;
     channels = by_places ? g.c : (groups + kCluster - 1) / kCluster * vector;
     const int exchanged = by_places ? g.c : g.hidden;
@@ -33,7 +34,8 @@ struct Plan {
   }
 };
 
-template <class T, int V>
+// kSummed: from the sums of parts of the places, and to the factors alone.
+template <class T, int V, bool kSummed>
 __global__ void __launch_bounds__(kThreads) kernel(const SqueezeExcite g) {
   namespace cg = cooperative_groups;
   cg::cluster_group cluster = cg::this_cluster();
@@ -86,7 +88,20 @@ __global__ void __launch_bounds__(kThreads) kernel(const SqueezeExcite g) {
   const T* const x = static_cast<const T*>(g.x) + static_cast<int64_t>(image) * g.places * g.c + first;
   const int rows = own_groups > 0 ? kThreads / own_groups : 0;  // places at a time
   const int row = own_groups > 0 ? thread / own_groups : 0, column = own_groups > 0 ? thread % own_groups : 0;
-  if (row < rows) {
+  if (kSummed && row < rows) {
+    const float* const from = g.part_sums + static_cast<int64_t>(image) * g.parts * g.c + first + column * V;
+    float sum[V] = {};
+#pragma unroll 4
+    for (int p = row; p < g.parts; p += rows) {
+      float part[V];
+      load_v<V>(from + static_cast<int64_t>(p) * g.c, part);
+#pragma unroll
+      for (int e = 0; e < V; ++e) sum[e] += part[e];
+    }
+#pragma unroll
+    for (int e = 0; e < V; ++e) sums[row * own + column * V + e] = sum[e];
+  }
+  if (!kSummed && row < rows) {
     float sum[V] = {};
     // Eight places at a time, those behind the end as zeros: one wait for all of them.
     for (int p = first_place + row; p < last_place; p += 8 * rows) {
@@ -194,8 +209,12 @@ __global__ void __launch_bounds__(kThreads) kernel(const SqueezeExcite g) {
     float total[1] = {g.b2 ? to_float(static_cast<const T*>(g.b2)[first + c]) : 0.0f};
     for (int i = 0; i < shares; ++i) total[0] += sums[i * own_round + c];
     apply_step<1>(g.act2, total, 0, 0, 0, 0);
-    gates[c] = total[0];
+    if (kSummed)
+      static_cast<T*>(g.y)[static_cast<int64_t>(image) * g.c + first + c] = from_float<T>(total[0]);
+    else
+      gates[c] = total[0];
   }
+  if (kSummed) return;
   __syncthreads();
   if (row >= rows) return;
   T* const y = static_cast<T*>(g.y) + static_cast<int64_t>(image) * g.places * g.c + first;
@@ -222,7 +241,7 @@ __global__ void __launch_bounds__(kThreads) kernel(const SqueezeExcite g) {
 template <class T, int V>
 cudaError_t start(const SqueezeExcite& g, cudaStream_t stream) {
   const Plan plan(g, V, sizeof(T));
-  auto* k = &kernel<T, V>;
+  auto* k = g.part_sums ? &kernel<T, V, true> : &kernel<T, V, false>;
   const cudaError_t allowed =
       cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, 200 * 1024);
   if (allowed != cudaSuccess) return allowed;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Squeeze-and-excite in one launch: y = x * act2(w2 act1(w1 mean(x) + b1) + b2) for x[N,P,C] (channels last,
 // P places), w1[H,C], w2[C,H] (read as its transpose). A cluster of blocks takes an image, each block some of
-// its channels; the blocks exchange sums through their shared memory.
+// its channels; the blocks exchange sums through their shared memory. Where the sums of x are known already
+// (own/depthwise.h), it yields the factors y[N,C] of x alone.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,6 +13,8 @@ namespace pelton::backend::cuda {
 
 struct SqueezeExcite {
   const void* x = nullptr;
+  const float* part_sums = nullptr;  // [N,parts,C], of x over parts of its places; then x is not read
+  int parts = 0;
   const void* w1 = nullptr;
   const void* b1 = nullptr;    // [H] or null
   const void* w2 = nullptr;    // [H,C], the second layer's weights transposed
