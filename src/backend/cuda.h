@@ -19,6 +19,14 @@ void register_cuda(Registry& registry);
 // used, `why` says what was found instead. Never throws for a missing GPU, driver or library.
 std::vector<device::Target> cuda_devices(std::string& why);
 
+// Compiles the generated kernels of a graph at these sizes, into the artifacts of the calling thread's scope
+// (device/artifacts.h); all threads work. `names`: the implementation of each node, in order(). For a target
+// that is not present: choices that need timing stay open, and so do nodes of sizes that the symbols do not
+// tell.
+// "", or why nothing was compiled.
+std::string compile_cuda_kernels(const ir::Graph& graph, const std::vector<std::string>& names,
+                                 const SymbolValues& sizes, const device::Target& target);
+
 // For `pelton doctor`: each NVIDIA library with its version, or why it is off.
 struct LibraryReport {
   std::string name, version, off;  // `off` empty: usable

@@ -11,6 +11,7 @@
 #include "cli/preprocess.h"
 #include "cli/run_model.h"
 #include "compiler/timing.h"
+#include "register/artifacts.h"
 #include "register/registry.h"
 #include "register/tuning.h"
 #include "runtime/executable.h"
@@ -77,6 +78,7 @@ int run(const Options& o, const Globals& globals) {
   };
   Stopwatch watch;
   runtime::Plan plan = compile_model(model_of(o.model, options), target, options, tuning);
+  const ArtifactReport artifacts = make_artifacts(plan, target);
   std::shared_ptr<const runtime::Preprocess> preprocess;
   if (!o.preprocess.empty()) preprocess = compile_preprocess(plan.graph, o.preprocess, target, options);
   std::vector<runtime::Packed> packed;
@@ -107,12 +109,23 @@ int run(const Options& o, const Globals& globals) {
                           {"implementations", ran},
                           {"reference_nodes", reference},
                           {"passes", passes}};
+    if (target.kind == device::Kind::cuda)
+      out["artifacts"] = {
+          {"kernels", artifacts.kernels}, {"choices", artifacts.choices}, {"timed", artifacts.timed}};
     if (preprocess) out["preprocess"] = {{"name", preprocess->name}, {"input", preprocess->input}};
     print_line(out.dump());
     return 0;
   }
   print_line(cat("wrote ", o.output, ": ", bytes_text(static_cast<double>(bytes)), ", ", plan.precision,
                  " for ", plan.target.name, ", in ", fixed(seconds, 2), " s"));
+  if (target.kind == device::Kind::cuda) {
+    if (!artifacts.left.empty())
+      print_line(cat("kernels are compiled when it is loaded: ", artifacts.left));
+    else
+      print_line(cat("holds ", artifacts.kernels, " compiled kernels"));
+    print_line(artifacts.timed ? cat("holds ", artifacts.choices, " choices timed on ", target.product)
+                               : std::string("choices that need timing are made when it is loaded on a GPU"));
+  }
   if (preprocess)
     print_line(cat("input '", preprocess->input, "' takes pictures, prepared by ", preprocess->name));
   Table table({"implementation", "nodes"}, {false, true});

@@ -76,7 +76,8 @@ Executable::Executable(std::shared_ptr<const Plan> plan, const backend::Registry
                                                    .max_graphs = options.max_graphs,
                                                    .check_memory = options.check_memory,
                                                    .budget = &pool_->budget,
-                                                   .device = device_});
+                                                   .device = device_,
+                                                   .artifacts = plan_->artifacts.get()});
   pool_->budget.take(region_->constant_bytes(), 0, "the plan's weights");
 }
 

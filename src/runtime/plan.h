@@ -13,6 +13,10 @@
 #include "device/target.h"
 #include "ir/graph.h"
 
+namespace pelton::device {
+class Artifacts;
+}
+
 namespace pelton::runtime {
 
 // The implementation name of nodes that run on their reference function. Control flow on it runs the nodes of
@@ -55,6 +59,9 @@ struct Plan {
   std::map<std::string, int64_t> optimum;      // size of each symbol that tactics were chosen for
   std::vector<PassReport> passes;
   double compile_seconds = 0;  // never saved: equal inputs give equal files
+  // What the target's back end made of it (device/artifacts.h); grows while kernels are prepared. Null: not
+  // kept.
+  std::shared_ptr<device::Artifacts> artifacts;
   // Runs instead when the sizes of a run break one of graph.guards; may be null if there are none.
   std::shared_ptr<const Plan> unguarded;
 };

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "ir/binary.h"
+#include "runtime/artifacts_section.h"
 #include "runtime/manifest.h"
 #include "runtime/sections.h"
 #include "runtime/weight_store.h"
@@ -67,7 +68,7 @@ class Loader {
     for (const Section& s : sections_) {
       bool known = false;
       for (const char* name : {"manifest", "graph", "unguarded", "weights.index", "weights", "preprocess",
-                               "preprocess.ir", "packed.index", "packed"})
+                               "preprocess.ir", "packed.index", "packed", "artifacts"})
         known |= s.name == name;
       if (known) continue;
       if (s.flags & kRequired)
@@ -95,6 +96,11 @@ class Loader {
       packed();
       // What is packed is not read again in its plain order.
       forget_pages(file_.subspan(weights_->offset, weights_->size));
+    }
+    if (find("artifacts")) {
+      const std::string_view bytes = content("artifacts");
+      with_place("section 'artifacts'",
+                 [&] { plan->artifacts = std::make_shared<device::Artifacts>(read_artifacts(bytes)); });
     }
     return plan;
   }
@@ -216,6 +222,9 @@ void save_plan(const Plan& plan, const std::string& path, const Preprocess* pict
     sections.push_back({"preprocess", 0, kSectionAlignment, {bytes_of(preprocess)}});
     sections.push_back({"preprocess.ir", 0, kSectionAlignment, {bytes_of(tensor_part)}});
   }
+  std::string artifacts;
+  if (plan.artifacts) artifacts = artifacts_bytes(*plan.artifacts);
+  if (!artifacts.empty()) sections.push_back({"artifacts", 0, kSectionAlignment, {bytes_of(artifacts)}});
   sections.push_back({"weights.index", kRequired, kSectionAlignment, {bytes_of(blobs.index())}});
   sections.push_back({"weights", kRequired, kPageAlignment, blobs.parts()});
   // In the order of the weights, since kernels pack in any order.

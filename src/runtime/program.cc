@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/thread_pool.h"
+#include "device/artifacts.h"
 #include "ir/op.h"
 #include "runtime/arena.h"
 #include "runtime/region.h"
@@ -78,6 +79,7 @@ std::shared_ptr<const backend::Kernel> Region::kernel(size_t position, const Sym
     instance.constants.push_back(std::move(constant));
   }
   for (ValueId v : n.outputs) instance.outputs.push_back(spec(v));
+  const device::ArtifactScope artifacts(options_.artifacts);
   std::shared_ptr<const backend::Kernel> built =
       with_place(graph_.describe(node.id), [&] { return node.kernel->prepare(instance, target); });
   PELTON_CHECK(built, node.kernel->name, " prepared nothing for ", graph_.describe(node.id));

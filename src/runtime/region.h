@@ -38,6 +38,7 @@ struct RegionOptions {
   bool check_memory = false;
   Budget* budget = nullptr;
   std::shared_ptr<device::Device> device;  // null: everything runs on the host
+  device::Artifacts* artifacts = nullptr;  // of the plan; outlives the region
 };
 
 class Region {

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/philox.h"
+#include "device/artifacts.h"
 #include "interp/interpreter.h"
 #include "ir/text.h"
 #include "runtime/executable.h"
@@ -126,6 +127,33 @@ TEST_CASE("plan file: what is saved is what is loaded") {
     CHECK(back->choices[i].implementation == plan.choices[i].implementation);
   REQUIRE(back->unguarded);
   CHECK(back->unguarded->graph.guards.empty());
+}
+
+TEST_CASE("plan file: what back ends made travels with the plan") {
+  Plan plan = sample();
+  CHECK(section_text(saved(plan), "artifacts").empty());
+  plan.artifacts = std::make_shared<device::Artifacts>();
+  CHECK(section_text(saved(plan), "artifacts").empty());
+  plan.artifacts->add("tactics", "machine\nproblem", "way 2");
+  plan.artifacts->add("kernels", std::string("text\0of", 7),
+                      std::string("\x7f"
+                                  "ELF\0",
+                                  5));
+  const std::string bytes = saved(plan);
+  auto back = load_bytes(bytes);
+  REQUIRE(back->artifacts);
+  CHECK(back->artifacts->entries() == plan.artifacts->entries());
+  CHECK(back->artifacts->find("tactics", "machine\nproblem") == "way 2");
+  CHECK(!back->artifacts->find("kernels", "machine\nproblem"));
+  const std::string content = section_text(bytes, "artifacts");
+  for (size_t cut : {size_t{1}, size_t{9}, content.size() - 1})
+    expect_error(ErrorCode::bad_format, {"artifacts", "cut off"},
+                 [&] { load_bytes(with_section(bytes, "artifacts", content.substr(0, cut))); });
+  std::string longer = content;
+  longer[0] = '\xff';
+  longer[7] = '\xff';
+  expect_error(ErrorCode::bad_format, {"cut off"},
+               [&] { load_bytes(with_section(bytes, "artifacts", longer)); });
 }
 
 TEST_CASE("plan file: equal plans give equal bytes, weights are stored once and aligned") {

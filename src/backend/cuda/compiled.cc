@@ -5,8 +5,8 @@
 #include <map>
 #include <mutex>
 
+#include "backend/cuda/kept.h"
 #include "backend/cuda/libraries.h"
-#include "base/cache_folder.h"
 #include "base/hash.h"
 #include "runtime/version.h"
 
@@ -47,21 +47,43 @@ std::string run_compiler(const std::string& text, int sm) {
   return cubin;
 }
 
-using Loaded = std::shared_ptr<const LoadedKernel>;
+// With its cubin, for plans that come to need the kernel while it is loaded.
+struct Made : LoadedKernel {
+  explicit Made(std::string bytes, const char* entry)
+      : LoadedKernel(load_kernel(std::vector<char>(bytes.begin(), bytes.end()), entry)),
+        cubin(std::move(bytes)) {}
+  std::string cubin;
+};
+using Loaded = std::shared_ptr<const Made>;
 struct Known {
-  std::weak_ptr<const LoadedKernel> loaded;
+  std::weak_ptr<const Made> loaded;
   std::shared_future<Loaded> pending;
 };
+
+// Where the compiler is missing, what the one that this build knows has made will do.
+std::string compiler_version() {
+  int major = CUDART_VERSION / 1000, minor = CUDART_VERSION % 1000 / 10;
+  if (missing_nvrtc().empty()) check_nvrtc(nvrtc().nvrtcVersion(&major, &minor), "nvrtcVersion");
+  return cat(major, ".", minor);
+}
+
+std::string key_of(const std::string& text, int sm) {
+  static const std::string compiler = compiler_version();
+  return cat("sm_", sm, " nvrtc ", compiler, " pelton ", version(), "\n", text);
+}
+
+Loaded kept_with_plan(Loaded kernel, const std::string& text, int sm) {
+  keep_with_plan("kernels", key_of(text, sm), kernel->cubin);
+  return kernel;
+}
 
 }  // namespace
 
 std::string compile_cubin(const std::string& text, int sm) {
-  int major = 0, minor = 0;
-  check_nvrtc(nvrtc().nvrtcVersion(&major, &minor), "nvrtcVersion");
-  std::string key = cat("sm_", sm, " nvrtc ", major, ".", minor, " pelton ", version(), "\n", text);
-  if (auto cubin = read_cached("kernels", key)) return std::move(*cubin);
+  const std::string key = key_of(text, sm);
+  if (auto cubin = find_kept("kernels", key)) return std::move(*cubin);
   std::string cubin = run_compiler(text, sm);
-  write_cached("kernels", key, cubin);
+  keep("kernels", key, cubin);
   return cubin;
 }
 
@@ -76,15 +98,13 @@ std::shared_ptr<const LoadedKernel> compiled(const std::string& text, const std:
   {
     std::lock_guard lock(mutex);
     Known& k = (*known)[key];
-    if (auto alive = k.loaded.lock()) return alive;
+    if (auto alive = k.loaded.lock()) return kept_with_plan(alive, text, sm);
     wait = k.pending;
     if (!wait.valid()) k.pending = promise.get_future().share();
   }
-  if (wait.valid()) return wait.get();
+  if (wait.valid()) return kept_with_plan(wait.get(), text, sm);
   try {
-    std::string cubin = compile_cubin(text, sm);
-    auto made = std::make_shared<const LoadedKernel>(
-        load_kernel(std::vector<char>(cubin.begin(), cubin.end()), entry.c_str()));
+    auto made = std::make_shared<const Made>(compile_cubin(text, sm), entry.c_str());
     promise.set_value(made);
     std::lock_guard lock(mutex);
     (*known)[key] = {made, {}};

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels from CUDA C++ text, compiled by NVRTC: once a process for each text and GPU, and kept on disk for
-// the next one. A cubin comes from the disk only under the digest of its text, architecture, compiler and
-// Pelton version, and with its own digest intact (base/cache_folder.h).
+// Kernels from CUDA C++ text, compiled by NVRTC: once a process for each text and GPU, and kept with the plan
+// and on disk for the next one (kept.h), under text, architecture, compiler and Pelton version.
 #pragma once
 
 #include <memory>

@@ -6,6 +6,7 @@
 
 #include "backend/cuda/compiled.h"
 #include "backend/cuda/implementations.h"
+#include "backend/cuda/own/host.h"
 #include "backend/cuda/reductions.h"
 #include "codegen/cuda_emit.h"
 #include "codegen/lower.h"
@@ -173,10 +174,17 @@ class GeneratedKernel : public Kernel {
   unsigned blocks_, block_;
 };
 
+// Where a kernel will run: on the current GPU, or on one that is not present, and is then only compiled and
+// kept.
+struct Place {
+  const device::Target& target;
+  bool present = true;
+};
+
 // The kernel of a graph of plain tensors, `inputs` of the node standing for its inputs.
 std::unique_ptr<GeneratedKernel> generate(const ir::Graph& graph, const std::string& name,
                                           std::vector<size_t> inputs, const SymbolValues& symbols,
-                                          const device::Target& target) {
+                                          const Place& place) {
   codegen::Lowered lowered = codegen::lower(graph, name);
   PELTON_CHECK(lowered.kernel, lowered.reason);
   int64_t largest = 0, widest = 1, results = 0;
@@ -191,7 +199,7 @@ std::unique_ptr<GeneratedKernel> generate(const ir::Graph& graph, const std::str
   options.wide_index = largest >= int64_t{1} << 30;
   options.columns = reads_columns(*lowered.kernel, symbols);
   // 16 bytes a thread, unless that leaves multiprocessors without work.
-  const int64_t processors = std::max(1, target.multiprocessors);
+  const int64_t processors = multiprocessors(place.target);
   options.vector = static_cast<int>(std::min<int64_t>(8, 16 / widest));
   while (options.vector > 1 && results / options.vector < processors * 256) options.vector /= 2;
   codegen::CudaKernel text = codegen::emit_cuda(*lowered.kernel, options);
@@ -204,8 +212,13 @@ std::unique_ptr<GeneratedKernel> generate(const ir::Graph& graph, const std::str
   // More blocks than can run at once only cost their start.
   int64_t blocks = results == 0 ? 0 : std::clamp<int64_t>(text.blocks.eval(symbols), 1, processors * 64);
   std::string all = cat(codegen::cuda_prelude(), text.text);
-  return std::make_unique<GeneratedKernel>(compiled(all, text.entry, target.sm), std::move(inputs),
-                                           graph.outputs.size(), std::move(sizes), options.wide_index,
+  std::shared_ptr<const LoadedKernel> kernel;
+  if (place.present)
+    kernel = compiled(all, text.entry, place.target.sm);
+  else
+    (void)compile_cubin(all, place.target.sm);
+  return std::make_unique<GeneratedKernel>(std::move(kernel), std::move(inputs), graph.outputs.size(),
+                                           std::move(sizes), options.wide_index,
                                            static_cast<unsigned>(blocks), static_cast<unsigned>(text.block));
 }
 
@@ -259,21 +272,21 @@ int64_t parts_for(const ir::Graph& graph, const codegen::Kernel& kernel, const S
   const std::optional<RowSizes> sizes = row_sizes(graph);
   if (!sizes || sizes->rows == 0) return 1;
   const bool columns = reads_columns(kernel, symbols);
-  const int64_t processors = std::max(1, target.multiprocessors);
+  const int64_t processors = multiprocessors(target);
   const int64_t blocks = columns ? (sizes->rows + 31) / 32 : sizes->rows, least = columns ? 64 : 4096;
   if (blocks >= 2 * processors || sizes->length < 2 * least) return 1;
   return even_parts(sizes->length, std::min(4 * processors / blocks, sizes->length / least));
 }
 
-std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& target) {
+std::unique_ptr<Kernel> prepare_at(const Instance& instance, const Place& place) {
   Body body = body_of(instance.graph, instance.id);
   PELTON_CHECK(body.reason.empty(), body.reason);
   const std::string name = kernel_name(instance.graph, instance.id);
   const codegen::Lowered lowered = codegen::lower(body.graph, name);
   PELTON_CHECK(lowered.kernel, lowered.reason);
-  const int64_t parts = parts_for(body.graph, *lowered.kernel, instance.symbols, target);
+  const int64_t parts = parts_for(body.graph, *lowered.kernel, instance.symbols, place.target);
   const std::optional<SplitReduction> split = split_reduction(body.graph, parts);
-  if (!split) return generate(body.graph, name, std::move(body.inputs), instance.symbols, target);
+  if (!split) return generate(body.graph, name, std::move(body.inputs), instance.symbols, place);
   std::vector<size_t> first_inputs, second_inputs, places;
   for (size_t i : split->first_inputs) first_inputs.push_back(body.inputs[i]);
   for (size_t i : split->second_inputs) second_inputs.push_back(body.inputs[i]);
@@ -284,16 +297,24 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& 
   }
   for (size_t i = 0; i < split->second.inputs.size(); ++i) places.push_back(i);
   return std::make_unique<SplitKernel>(
-      generate(split->first, name + "_parts", std::move(first_inputs), instance.symbols, target),
-      generate(split->second, name, std::move(places), instance.symbols, target), std::move(second_inputs),
+      generate(split->first, name + "_parts", std::move(first_inputs), instance.symbols, place),
+      generate(split->second, name, std::move(places), instance.symbols, place), std::move(second_inputs),
       std::move(part_bytes));
+}
+
+std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& target) {
+  return prepare_at(instance, {target});
 }
 
 }  // namespace
 
+void compile_generated(const Instance& instance, const device::Target& target) {
+  (void)prepare_at(instance, {target, false});
+}
+
 void add_generated(Registry& registry) {
   Implementation i;
-  i.name = "cuda.generated";
+  i.name = kGenerated;
   i.ops = {"fused", "layout"};
   static const std::set<std::string_view> movement = {"cast",      "broadcast_to", "slice",  "reverse",
                                                       "tile",      "iota",         "concat", "pad",

@@ -18,6 +18,9 @@ std::shared_ptr<device::Device> open_device(const device::Target& target);
 
 void add_contraction(Registry& registry);  // matmul on cuBLASLt
 void add_generated(Registry& registry);    // groups and single nodes through the kernel IR
+inline constexpr std::string_view kGenerated = "cuda.generated";
+// The kernel that preparing the instance would load, compiled and kept (kept.h). Needs no GPU.
+void compile_generated(const Instance& instance, const device::Target& target);
 void add_gather(Registry& registry);
 
 void add_norm(Registry& registry);     // norms and softmax over rows

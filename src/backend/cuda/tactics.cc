@@ -7,8 +7,8 @@
 #include <mutex>
 
 #include "backend/cuda/handles.h"
+#include "backend/cuda/kept.h"
 #include "backend/cuda/libraries.h"
-#include "base/cache_folder.h"
 #include "base/log.h"
 #include "runtime/version.h"
 
@@ -84,9 +84,11 @@ std::optional<size_t> known_fastest(const std::string& key, const std::vector<st
   std::lock_guard lock(a.mutex);
   auto it = a.names.find(key);
   if (it == a.names.end()) {
-    std::optional<std::string> stored = read_cached("tactics", cat(machine(), "\n", key));
+    std::optional<std::string> stored = find_kept("tactics", cat(machine(), "\n", key));
     if (!stored) return std::nullopt;
     it = a.names.emplace(key, std::move(*stored)).first;
+  } else {
+    keep_with_plan("tactics", cat(machine(), "\n", key), it->second);
   }
   for (size_t i = 0; i < names.size(); ++i)
     if (names[i] == it->second) return i;
@@ -121,7 +123,7 @@ size_t fastest(const std::string& key, const std::vector<Way>& ways) {
   }
   if (best == ways.size()) std::rethrow_exception(error);
   log_debug(cat("timed ", key, " (us): ", table));
-  write_cached("tactics", cat(machine(), "\n", key), ways[best].name);
+  keep("tactics", cat(machine(), "\n", key), ways[best].name);
   Answers& a = answers();
   std::lock_guard answer(a.mutex);
   a.names[key] = ways[best].name;

@@ -10,6 +10,11 @@ std::vector<device::Target> cuda_devices(std::string& why) {
   return {};
 }
 
+std::string compile_cuda_kernels(const ir::Graph&, const std::vector<std::string>&, const SymbolValues&,
+                                 const device::Target&) {
+  return "this build has no CUDA back end";
+}
+
 std::vector<LibraryReport> cuda_libraries() {
   return {};
 }

@@ -216,6 +216,8 @@ TEST_CASE("a factor of each image and channel in front of a convolution") {
         Gated{{300, 1152, 1, 1}, 16, 2}, Gated{{2, 2048, 3, 2}, 30, 5}})
     for (const char* type : {"f16", "bf16"})
       for (const char* product : {"mul(%x, %s)", "mul(%s, %x)"}) {
+        if (c.x[2] == 1 && product[5] == 's')
+          continue;  // either may then be the factor; the first is the data
         const DType t = *dtype_from_name(type);
         const Dims y = {c.x[0], c.k, c.x[2], c.x[3]}, s = {c.x[0], c.x[1], 1, 1}, w = {c.k, c.x[1], 1, 1};
         const std::string text =
@@ -253,15 +255,14 @@ TEST_CASE("a depthwise convolution with the factors of its channels") {
     Dims x;
     int64_t window, stride, hidden;
   };
-  for (const Excited& c : {Excited{{1, 32, 112, 112}, 3, 1, 8}, Excited{{2, 96, 15, 13}, 3, 2, 4},
+  for (const Excited& c : {Excited{{1, 32, 66, 66}, 3, 1, 8}, Excited{{2, 96, 15, 13}, 3, 2, 4},
                            Excited{{1, 240, 28, 28}, 5, 1, 10}, Excited{{1, 672, 14, 14}, 5, 2, 28},
-                           Excited{{3, 1152, 7, 7}, 5, 1, 48}, Excited{{64, 144, 28, 28}, 3, 1, 6},
-                           Excited{{16, 136, 56, 56}, 5, 2, 6}, Excited{{1, 8, 5, 5}, 3, 1, 2}})
+                           Excited{{3, 1152, 7, 7}, 5, 1, 48}, Excited{{1, 8, 5, 5}, 3, 1, 2}})
     for (const char* type : {"f16", "bf16", "f32"})
       for (bool constant : {true, false}) {
         const DType t = *dtype_from_name(type);
         const int64_t n = c.x[0], k = c.x[1], pad = c.window / 2;
-        if (std::string(type) != "f16" && (!constant || n > 3)) continue;
+        if (std::string(type) != "f16" && !constant) continue;
         auto out = [&](int64_t size) { return (size + 2 * pad - c.window) / c.stride + 1; };
         const Dims y = {n, k, out(c.x[2]), out(c.x[3])}, w = {k, 1, c.window, c.window},
                    v1 = {c.hidden, k, 1, 1}, v2 = {k, c.hidden, 1, 1};
@@ -282,6 +283,20 @@ TEST_CASE("a depthwise convolution with the factors of its channels") {
                   {"excite", {false, constant, constant, constant, constant, constant}, {}});
         REQUIRE(g.refusal("cuda.excite") == "");
         g.check("cuda.excite");
+        // As where there are few multiprocessors for the work: a thread then takes four places.
+        device::Target small = *gpu();
+        small.multiprocessors = 1;
+        const auto kernel = cuda_registry().find("cuda.excite")->prepare(g.instance(), small);
+        g.check(
+            [&](const backend::RunArgs& args) {
+              backend::RunArgs given = args;
+              std::vector<const void*> in(args.in.begin(), args.in.end());
+              for (size_t i = 0; i < in.size(); ++i)
+                if (!kernel->reads(i)) in[i] = nullptr;
+              given.in = in;
+              kernel->run(given);
+            },
+            kernel->scratch_bytes());
       }
 }
 

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "register/artifacts.h"
+
+#include "backend/cuda.h"
+#include "device/artifacts.h"
+#include "register/registry.h"
+#include "runtime/executable.h"
+
+namespace pelton {
+
+ArtifactReport make_artifacts(runtime::Plan& plan, const device::Target& target) {
+  ArtifactReport report;
+  if (target.kind != device::Kind::cuda) return report;
+  plan.artifacts = std::make_shared<device::Artifacts>();
+  SymbolValues sizes;
+  for (const auto& [symbol, range] : plan.graph.symbols->ranges) {
+    auto best = plan.optimum.find(symbol);
+    sizes[symbol] = best != plan.optimum.end() ? best->second : std::max<int64_t>(1, range.min);
+  }
+  report.timed = target.multiprocessors > 0;
+  if (report.timed) {
+    auto e = runtime::Executable::create(std::make_shared<runtime::Plan>(plan), registry(), target);
+    std::vector<Dims> dims;
+    for (ir::ValueId v : plan.graph.inputs) {
+      const ir::Type& t = plan.graph.type(v);
+      dims.push_back(t.is_tensor() ? eval(t.shape, sizes) : Dims{});
+    }
+    e->prepare(dims);
+  } else {
+    const device::ArtifactScope scope(plan.artifacts.get());
+    std::vector<std::string> names;
+    for (const runtime::Choice& c : plan.choices) names.push_back(c.implementation);
+    report.left = backend::compile_cuda_kernels(plan.graph, names, sizes, target);
+  }
+  for (const auto& [name, content] : plan.artifacts->entries())
+    ++(name.first == "kernels" ? report.kernels : report.choices);
+  return report;
+}
+
+}  // namespace pelton
