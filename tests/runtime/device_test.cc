@@ -2,16 +2,20 @@
 // Plans on a device with memory of its own, by a device that is one only in its rules (fake_device.h).
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <thread>
 
+#include "device/artifacts.h"
 #include "device/fault.h"
 #include "interp/interpreter.h"
 #include "ir/text.h"
 #include "runtime/executable.h"
 #include "runtime/fake_device.h"
+#include "runtime/plan_file.h"
 #include "runtime/test_kernels.h"
 #include "support/expect_error.h"
 #include "support/op_cases.h"
+#include "support/temp_dir.h"
 
 using namespace pelton;
 using namespace pelton::ir;
@@ -501,4 +505,58 @@ TEST_CASE("device: what a kernel finds wrong with values fails the run by the no
     expect_error(ErrorCode::bad_shape, {"index lies outside", "look/up"},
                  [&] { c.run({Tensor::from<float>({1}, {-4})}); });
   }
+}
+
+namespace {
+
+std::atomic<int> compiled{0};
+
+// "Compiles" its text unless the plan has it.
+std::unique_ptr<backend::Kernel> prepare_kept(const backend::Instance& instance, const device::Target&) {
+  device::Artifacts* artifacts = device::current_artifacts();
+  if (!artifacts || artifacts->find("kernels", "text of neg") != "binary") {
+    ++compiled;
+    if (artifacts) artifacts->add("kernels", "text of neg", "binary");
+  }
+  return std::make_unique<test::FakeKernel>(instance);
+}
+
+const backend::Registry& keeping_registry() {
+  static backend::Registry* r = [] {
+    auto* made = new backend::Registry;
+    backend::Implementation keeps;
+    keeps.name = "fake.keeps";
+    keeps.ops = {"neg"};
+    keeps.refuse = [](const Graph&, NodeId, const device::Target&) { return std::string(); };
+    keeps.prepare = prepare_kept;
+    keeps.device = device::Kind::cuda;
+    made->add(std::move(keeps));
+    test::add_fake_kernels(*made);
+    return made;
+  }();
+  return *r;
+}
+
+}  // namespace
+
+TEST_CASE("device: what kernels made is found where the plan carries it") {
+  auto plan = std::make_shared<Plan>();
+  plan->graph = parse_graph("graph \"g\"(%x: f32[4]) { %0 = neg(%x) : f32[4] return %0 }");
+  plan->target = device::cuda_target(90);
+  plan->choices = choose_all(plan->graph, keeping_registry(), plan->target);
+  auto run = [](std::shared_ptr<const Plan> p) {
+    const int before = compiled;
+    auto e = Executable::create(p, keeping_registry(), p->target);
+    same(e->run({ramp({4})}), interp::run(p->graph, {ramp({4})}).outputs);
+    return compiled - before;
+  };
+  CHECK(run(plan) == 1);
+  CHECK(run(plan) == 1);  // nobody keeps it
+  plan->artifacts = std::make_shared<device::Artifacts>();
+  CHECK(run(plan) == 1);
+  CHECK(run(plan) == 0);
+  test::TempDir dir;
+  save_plan(*plan, dir / "a.pelton");
+  CHECK(run(load_plan(dir / "a.pelton")) == 0);
+  CHECK(device::current_artifacts() == nullptr);
 }

@@ -77,6 +77,12 @@ TEST_CASE("cuda: groups and layouts become generated kernels") {
   %2 = layout(%1) {to = "plain"} : f16[2,8,4,4]
   return %2
 })") == "cuda.generated cuda.generated cuda.generated");
+  // Data of one place lies the same in both.
+  CHECK(implementation_of(R"(graph "g"(%x: f16[2,8,1,1]) {
+  %0 = layout(%x) {to = "nhwc"} : f16[2,8,1,1]{nhwc}
+  %1 = layout(%0) {to = "plain"} : f16[2,8,1,1]
+  return %1
+})") == "");
   CHECK(implementation_of(R"(graph "g"(%x: f32[N,64]) {
   symbol N in [1, 100]
   %0 = softmax(%x) {axis = 0} : f32[N,64]
