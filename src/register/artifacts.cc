@@ -2,6 +2,7 @@
 #include "register/artifacts.h"
 
 #include "backend/cuda.h"
+#include "compiler/timing.h"
 #include "device/artifacts.h"
 #include "register/registry.h"
 #include "runtime/executable.h"
@@ -12,11 +13,7 @@ ArtifactReport make_artifacts(runtime::Plan& plan, const device::Target& target)
   ArtifactReport report;
   if (target.kind != device::Kind::cuda) return report;
   plan.artifacts = std::make_shared<device::Artifacts>();
-  SymbolValues sizes;
-  for (const auto& [symbol, range] : plan.graph.symbols->ranges) {
-    auto best = plan.optimum.find(symbol);
-    sizes[symbol] = best != plan.optimum.end() ? best->second : std::max<int64_t>(1, range.min);
-  }
+  const SymbolValues sizes = compiler::sizes_of(plan.graph, plan.optimum);
   report.timed = target.multiprocessors > 0;
   if (report.timed) {
     auto e = runtime::Executable::create(std::make_shared<runtime::Plan>(plan), registry(), target);
