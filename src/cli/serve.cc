@@ -9,8 +9,10 @@
 #include "register/registry.h"
 #include "runtime/executable.h"
 #include "runtime/version.h"
+#include "serve/engine/cuda_region.h"
 #include "serve/engine/identity.h"
 #include "serve/engine/library.h"
+#include "serve/engine/onnxruntime.h"
 #include "serve/engine/plan.h"
 #include "serve/engine/python.h"
 #include "serve/flags.h"
@@ -18,13 +20,25 @@
 namespace pelton::cli {
 namespace {
 
-serve::PlanLoader plan_loader(const device::Target& target) {
-  return [target](const serve::PlanRequest& r) {
+serve::PlanLoader plan_loader(int threads) {
+  return [threads](const serve::PlanRequest& r) {
     CompileOptions options;
     options.shapes = r.shapes;
     options.precision = r.precision;
+    const device::Target target = find_device(r.gpu < 0 ? "cpu" : cat("cuda:", r.gpu), threads);
     return runtime::Executable::create(open_plan(r.path, target, options), registry(), target);
   };
+}
+
+// The GPUs that instances of models may run on, by --device.
+std::vector<int> serving_gpus(const Globals& globals) {
+  const device::Target target = globals.target();
+  if (target.kind != device::Kind::cuda) return {};
+  if (globals.device.starts_with("cuda:")) return {target.ordinal};
+  std::string unused;
+  std::vector<int> all;
+  for (const device::Target& t : find_gpus(unused)) all.push_back(t.ordinal);
+  return all;
 }
 
 }  // namespace
@@ -42,13 +56,18 @@ Run make_serve(CLI::App& app, const Globals& globals) {
     serve::BackendTable backends;
     backends.add("identity", serve::make_identity_backend());
     const auto plans = serve::make_plan_backend(
-        plan_loader(globals.target()), o->map_models,
-        [target = globals.target()](const std::string& path) { return open_pictures(path, target); });
+        plan_loader(globals.threads), o->map_models,
+        [target = find_device("cpu", globals.threads)](const std::string& path) {
+          return open_pictures(path, target);
+        },
+        serving_gpus(globals));
     backends.add("pelton", plans);
-    backends.add("onnxruntime", plans);
+    o->core.open_gpu_region = serve::open_cuda_region;
     o->core.services = std::make_shared<serve::ServerServices>();
     backends.add("python", serve::make_python_backend({o->python, o->core.services}));
     try {
+      backends.add("onnxruntime",
+                   o->onnxruntime.empty() ? plans : serve::open_onnxruntime_backend(o->onnxruntime));
       for (const auto& [name, file] : o->engines) backends.add(name, serve::open_library_backend(file));
       return serve::run_server(*o, backends, globals.json);
     } catch (const Error& e) {

@@ -47,7 +47,6 @@ constexpr Refused kRefused[] = {
     {"--grpc-max-connection-age", "let the balancer in front end connections"},
     {"--grpc-max-connection-age-grace", "let the balancer in front end connections"},
     {"--log-format", "times are ISO 8601 in --log-file"},
-    {"--metrics-config", "percentiles are always on, in the statistics and on the status page"},
 };
 // Sizes and switches of machinery that Pelton does not have: they cannot change an answer.
 constexpr const char* kWithoutEffect[] = {
@@ -58,8 +57,6 @@ constexpr const char* kWithoutEffect[] = {
     "--min-supported-compute-capability",
     "--enable-peer-access",
     "--metrics-interval-ms",
-    "--allow-gpu-metrics",
-    "--allow-cpu-metrics",
     "--grpc-infer-thread-count",
     "--grpc-keepalive-time",
     "--grpc-keepalive-timeout",
@@ -142,6 +139,38 @@ void add_services(CLI::App& app, CoreOptions& o) {
       "NAME:COUNT[:DEVICE] of a resource that instances share");
 }
 
+// KEY=VALUE of the metrics.
+void metrics_config(MetricsOptions& o, bool& summaries, const std::string& text) {
+  const size_t equal = text.find('=');
+  const std::string key = text.substr(0, equal), value = equal == text.npos ? "" : text.substr(equal + 1);
+  auto flag = [&] {
+    if (value != "true" && value != "false")
+      refuse(cat("--metrics-config: ", key, " is true or false, not '", value, "'"));
+    return value == "true";
+  };
+  if (key == "summary_latencies") {
+    summaries = flag();
+  } else if (key == "counter_latencies") {
+    o.counters = flag();
+  } else if (key == "histogram_latencies") {
+    flag();                                 // always on
+  } else if (key == "summary_quantiles") {  // QUANTILE:ERROR,...; ours are exact
+    o.quantiles.clear();
+    for (size_t at = 0; at <= value.size();) {
+      const size_t comma = std::min(value.find(',', at), value.size());
+      const std::string item = value.substr(at, comma - at);
+      char* end = nullptr;
+      const double q = std::strtod(item.c_str(), &end);
+      if (end == item.c_str() || (*end != ':' && *end != 0) || !(q > 0 && q < 1))
+        refuse(cat("--metrics-config: '", item, "' of summary_quantiles is not QUANTILE:ERROR"));
+      o.quantiles.push_back(q);
+      at = comma + 1;
+    }
+  } else {
+    refuse(cat("--metrics-config: setting '", key, "' is not supported"));
+  }
+}
+
 // KEY=VALUE, or MODE,KEY=VALUE for a setting of one mode.
 void trace_config(ServeOptions& o, const std::string& text) {
   TraceSettings& t = o.core.trace;
@@ -183,6 +212,8 @@ void trace_config(ServeOptions& o, const std::string& text) {
 void add_engines(CLI::App& app, ServeOptions& o) {
   app.add_option("--python-executable", o.python, "Python with NumPy that runs models of backend python")
       ->capture_default_str();
+  app.add_option("--onnxruntime-library", o.onnxruntime,
+                 "libonnxruntime.so that runs models of backend onnxruntime in place of Pelton");
   app.add_option_function<std::vector<std::string>>(
       "--engine",
       [&o](const std::vector<std::string>& list) {
@@ -246,6 +277,18 @@ void add_serve_flags(CLI::App& app, ServeOptions& o) {
   add_port(app, "http", o.http, true);
   add_port(app, "grpc", o.grpc, false);
   add_port(app, "metrics", o.metrics, false);
+  app.add_option("--allow-gpu-metrics", o.core.metrics.gpu, "Metrics of the machine's GPUs");
+  app.add_option("--allow-cpu-metrics", o.core.metrics.cpu, "Metrics of the machine's processors and memory");
+  app.add_option_function<std::vector<std::string>>(
+      "--metrics-config",
+      [&o](const std::vector<std::string>& list) {
+        MetricsOptions& m = o.core.metrics;
+        bool summaries = false;
+        m.quantiles = {0.5, 0.9, 0.95, 0.99, 0.999};
+        for (const std::string& v : list) metrics_config(m, summaries, v);
+        if (!summaries) m.quantiles.clear();
+      },
+      "KEY=VALUE: summary_latencies, summary_quantiles, counter_latencies, histogram_latencies");
   add_services(app, o.core);
   add_engines(app, o);
   app.add_option_function<std::vector<std::string>>(

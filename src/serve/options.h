@@ -34,6 +34,7 @@ struct ServeOptions {
   bool exit_on_error = true;       // a model that fails to load at start ends the server
   bool map_models = false;         // map plan files instead of reading them into private memory
   std::string python = "python3";  // runs Python models
+  std::string onnxruntime;         // library that runs backend onnxruntime; empty: Pelton does
   std::vector<std::pair<std::string, std::string>> engines;   // backend name, shared library
   std::string trace_url = "http://localhost:4318/v1/traces";  // collector of mode opentelemetry
   std::map<std::string, std::string> trace_resource;

@@ -274,3 +274,33 @@ def test_a_clock_that_jumps_disturbs_nobody(serve, tmp_path, monkeypatch):
     server.stop()
     days = {line[:13] for line in log.read_text().splitlines()}
     assert len(days) > 2                                            # the preload did move the clock
+
+
+def test_memory_that_runs_out_ends_no_server(serve):
+    """The address space is limited while large requests come: each gets an answer, a refusal or a closed connection."""
+    add_model(serve.repository, "id", identity())
+    server = serve("--allow-grpc=false", "--http-thread-count=2")
+    assert server.infer("id", [1])[0] == 200
+    pid = server.process.pid
+    with open(f"/proc/{pid}/statm") as f:
+        now = int(f.read().split()[0]) * resource.getpagesize()
+    body = b'{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[8000000],"data":[' + b"1," * 7_999_999 + b"1]}]}"
+    unlimited = resource.prlimit(pid, resource.RLIMIT_AS, (now + (40 << 20), resource.RLIM_INFINITY))
+    seen = []
+
+    def ask():
+        try:
+            seen.append(server.request("/v2/models/id/infer", body)[0])
+        except OSError:
+            seen.append(None)                                       # closed without an answer
+
+    threads = [threading.Thread(target=ask) for _ in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(60)
+    assert len(seen) == 6 and any(s != 200 for s in seen), seen
+    resource.prlimit(pid, resource.RLIMIT_AS, unlimited)
+    assert server.infer("id", [1])[1]["outputs"][0]["data"] == [1]
+    ask()
+    assert seen[-1] == 200

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """gRPC beyond inference: health, reflection, deadlines, cancellation, limits, statuses."""
+import random
 import time
 
 import numpy as np
@@ -109,3 +110,20 @@ def test_model_control_over_grpc(serve):
         with pytest.raises(grpc.RpcError) as error:
             stub.RepositoryModelLoad(service_pb2.RepositoryModelLoadRequest(model_name="none"))
         assert error.value.code() == grpc.StatusCode.NOT_FOUND
+
+
+def test_messages_that_are_none(server, channel):
+    """Bytes that are no protobuf, or one cut off anywhere: an error status each, and the server goes on."""
+    rng = random.Random(3)
+    call = raw(channel, "/inference.GRPCInferenceService/ModelInfer")
+    request = infer_request("id", (1, 2))
+    request.id = "x"
+    whole = request.SerializeToString()
+    answer = lambda: service_pb2.ModelInferResponse.FromString(call(whole, timeout=20)).id  # noqa: E731
+    assert answer() == "x"
+    for i in range(200):
+        data = whole[:rng.randrange(len(whole))] if i % 2 else rng.randbytes(rng.randrange(1, 60))
+        with pytest.raises(grpc.RpcError) as e:
+            call(data, timeout=20)
+        assert e.value.code() not in (grpc.StatusCode.UNKNOWN, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE), e.value
+    assert answer() == "x"

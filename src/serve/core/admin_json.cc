@@ -65,7 +65,7 @@ Json stats_json(const ModelStats& s) {
 
 }  // namespace
 
-std::vector<std::string> extensions(bool shared_memory) {
+std::vector<std::string> extensions(bool shared_memory, bool gpu_memory) {
   std::vector<std::string> names = {"classification",
                                     "sequence",
                                     "model_repository",
@@ -78,13 +78,15 @@ std::vector<std::string> extensions(bool shared_memory) {
                                     "trace",
                                     "logging"};
   if (shared_memory) names.push_back("system_shared_memory");
+  if (gpu_memory) names.push_back("cuda_shared_memory");
   return names;
 }
 
 std::string Core::server_metadata_json() const {
   return dump(Json{{"name", options_.server_name},
                    {"version", options_.server_version},
-                   {"extensions", extensions(shared_memory_.allowed())}});
+                   {"extensions", extensions(shared_memory_.allowed(),
+                                             shared_memory_.allowed() && shared_memory_.has_gpus())}});
 }
 
 std::string Core::model_metadata_json(std::string_view name, std::string_view version) const {
@@ -123,10 +125,14 @@ std::string Core::statistics_json(std::string_view name, std::string_view versio
   return dump(Json{{"model_stats", list}});
 }
 
-std::string Core::shared_memory_json(const std::string& region) const {
+std::string Core::shared_memory_json(const std::string& region, bool of_gpus) const {
   Json list = Json::array();
-  for (const auto& r : shared_memory_.list(region))
-    list.push_back({{"name", r->name}, {"key", r->key}, {"offset", r->offset}, {"byte_size", r->size}});
+  for (const auto& r : shared_memory_.list(region, of_gpus)) {
+    if (of_gpus)
+      list.push_back({{"name", r->name}, {"device_id", r->device}, {"byte_size", r->size}});
+    else
+      list.push_back({{"name", r->name}, {"key", r->key}, {"offset", r->offset}, {"byte_size", r->size}});
+  }
   return dump(list);
 }
 

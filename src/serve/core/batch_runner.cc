@@ -113,7 +113,7 @@ void BatchRunner::answer(Request& request, Response&& response) {
       stats_->record_failure(fail_reason(response.error->code()), ns_between(request.arrival, now));
     } else {
       stats_->record_success(request, now);
-      if (!request.cache_key.empty()) stats_->cache_miss.add(ns_between(request.arrival, now));
+      if (!request.cache_key.empty()) stats_->record_cache(false, ns_between(request.arrival, now));
     }
   }
   request.respond(std::move(response));

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "serve/core/gpu_metrics.h"
 
 namespace pelton::serve {
 
@@ -20,8 +21,9 @@ CoreOptions with_services(CoreOptions o) {
 
 Core::Core(CoreOptions options, const BackendTable& backends)
     : options_(with_services(std::move(options))),
+      stats_(!options_.metrics.quantiles.empty()),
       gate_(options_.inflight_bytes),
-      shared_memory_(options_.allow_client_shm, gate_),
+      shared_memory_(options_.allow_client_shm, gate_, options_.open_gpu_region),
       admin_(4, 1024),
       repository_(std::make_unique<Repository>(options_.repository, backends, stats_)) {}
 
@@ -56,6 +58,13 @@ void Core::stop() {
   repository_->stop();
   if (options_.services) options_.services->close();
   options_.repository.limits.tracer->flush();
+}
+
+std::string Core::metrics() const {
+  std::string out = metrics_text(stats_, options_.metrics);
+  if (options_.metrics.gpu) out += gpu_metrics_text();
+  if (options_.services) out += options_.services->metrics.text();
+  return out;
 }
 
 bool Core::ready() const {

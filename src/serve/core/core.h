@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "serve/core/executor.h"
+#include "serve/core/gpu_region.h"
+#include "serve/core/load_meter.h"
 #include "serve/core/memory_gate.h"
 #include "serve/core/repository.h"
 #include "serve/core/services.h"
@@ -24,6 +26,8 @@ struct CoreOptions {
   size_t inflight_bytes = size_t{2} << 30;
   bool strict_readiness = true;
   bool allow_client_shm = false;
+  OpenGpuRegion open_gpu_region;  // for CUDA shared memory; empty: there is none
+  MetricsOptions metrics;
   size_t cache_bytes = 0;  // response cache; 0: off
   bool rate_limits = false;
   std::map<std::string, uint64_t> rate_resources;
@@ -55,11 +59,9 @@ class Core {
   std::string model_config_wire(std::string_view name, std::string_view version) const;
   // Empty name: every model that is loaded.
   std::string statistics_json(std::string_view name, std::string_view version) const;
-  std::string shared_memory_json(const std::string& region) const;  // [{"name":...}]
-  std::string index_json(bool ready_only) const;                    // [{"name":...}]
-  std::string metrics() const {
-    return metrics_text(stats_) + (options_.services ? options_.services->metrics.text() : "");
-  }
+  std::string shared_memory_json(const std::string& region, bool of_gpus) const;  // [{"name":...}]
+  std::string index_json(bool ready_only) const;                                  // [{"name":...}]
+  std::string metrics() const;
   std::string status_page() const;  // HTML
   // Log settings as JSON, after applying `changes` (an object; empty text: none).
   std::string log_settings_json(std::string_view changes);
@@ -76,7 +78,9 @@ class Core {
 
  private:
   const CoreOptions options_;
+  const Clock::time_point started_ = Clock::now();
   StatsTable stats_;
+  mutable LoadMeter load_meter_;
   MemoryGate gate_;
   SharedMemory shared_memory_;
   Executor admin_;
@@ -88,7 +92,7 @@ class Core {
 };
 
 // Extensions named in the server's metadata: exactly those that are built.
-std::vector<std::string> extensions(bool shared_memory);
+std::vector<std::string> extensions(bool shared_memory, bool gpu_memory);
 
 // How an error travels: HTTP status here; the gRPC front end has its own table.
 int http_status(ErrorCode code);

@@ -83,6 +83,8 @@ class Backend {
   virtual std::shared_ptr<const void> complete(Node& config, const ModelDir& dir, int64_t version) const = 0;
   virtual std::shared_ptr<Engine> load(const ModelConfig& config, const ModelDir& dir, int64_t version,
                                        std::shared_ptr<const void> prepared) const = 0;
+  // The GPUs that its instances can run on; nullopt: it is told where they belong and sees to it itself.
+  virtual std::optional<std::vector<int>> gpus() const { return std::vector<int>(); }
   // True if loading such a model can run code that its files bring along.
   virtual bool runs_code() const { return false; }
 };

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The scrape page. Names, types and labels of the nv_ families are those that existing dashboards query.
+#include <algorithm>
 #include <fstream>
 #include <functional>
+#include <mutex>
 
 #include "base/cat.h"
 #include "serve/core/custom_metrics.h"
@@ -17,6 +19,8 @@ std::string tag_name(std::string_view tag) {
     if (out == own) out += "_tag";
   return out;
 }
+
+constexpr std::string_view kStageNames[] = {"queue", "compute_input", "compute_infer", "compute_output"};
 
 struct Series {
   std::shared_ptr<ModelStats> stats;
@@ -47,6 +51,66 @@ void histogram_rows(std::string& out, const Series& s, std::string_view stage, c
   out += cat("pelton_request_duration_seconds_count{", labels, "} ", total, "\n");
 }
 
+void summary(std::string& out, const std::vector<Series>& series, const MetricsOptions& o,
+             std::string_view name, std::string_view help,
+             const std::function<const RecentLatencies&(const ModelStats&)>& recent,
+             const std::function<const Duration&(const ModelStats&)>& all) {
+  head(out, name, "summary", help);
+  for (const Series& s : series) {
+    const auto sorted = recent(*s.stats).sorted_ns();
+    for (double q : o.quantiles)
+      out += cat(name, "{", s.labels, ",quantile=\"", q, "\"} ",
+                 sorted.empty() ? std::string("NaN") : cat(quantile_ns(sorted, q) / 1000), "\n");
+    out += cat(name, "_sum{", s.labels, "} ", all(*s.stats).ns.load() / 1000, "\n", name, "_count{", s.labels,
+               "} ", all(*s.stats).count.load(), "\n");
+  }
+}
+
+// Of the newest requests, exactly.
+void summaries(std::string& out, const std::vector<Series>& series, const MetricsOptions& o) {
+  summary(
+      out, series, o, "nv_inference_request_summary_us", "Time from arrival to answer, in microseconds",
+      [](const ModelStats& s) -> const RecentLatencies& { return s.recent; },
+      [](const ModelStats& s) -> const Duration& { return s.success; });
+  for (size_t stage = 0; stage < kStages; ++stage)
+    summary(
+        out, series, o, cat("nv_inference_", kStageNames[stage], "_summary_us"),
+        cat("Time in stage ", kStageNames[stage], ", in microseconds"),
+        [&](const ModelStats& s) -> const RecentLatencies& { return (*s.recent_parts)[stage]; },
+        [&](const ModelStats& s) -> const Duration& { return s.stages[stage]; });
+  summary(
+      out, series, o, "nv_cache_hit_summary_per_model",
+      "Time of requests answered from the response cache, in microseconds",
+      [](const ModelStats& s) -> const RecentLatencies& { return (*s.recent_parts)[kStages]; },
+      [](const ModelStats& s) -> const Duration& { return s.cache_hit; });
+  summary(
+      out, series, o, "nv_cache_miss_summary_per_model",
+      "Time of requests that the response cache did not hold, in microseconds",
+      [](const ModelStats& s) -> const RecentLatencies& { return (*s.recent_parts)[kStages + 1]; },
+      [](const ModelStats& s) -> const Duration& { return s.cache_miss; });
+}
+
+// Share of the machine's processors at work since the last call, 0 to 1.
+double host_utilization() {
+  static std::mutex mutex;
+  static uint64_t last_all = 0, last_idle = 0;
+  static double last = 0;
+  std::ifstream in("/proc/stat");
+  std::string cpu;
+  in >> cpu;
+  uint64_t all = 0, idle = 0, v = 0;
+  for (int i = 0; i < 8 && in >> v; ++i) {  // user nice system idle iowait irq softirq steal
+    all += v;
+    if (i == 3 || i == 4) idle += v;
+  }
+  std::lock_guard lock(mutex);
+  if (all > last_all)
+    last = 1 - static_cast<double>(idle - std::min(idle, last_idle)) / static_cast<double>(all - last_all);
+  last_all = all;
+  last_idle = idle;
+  return std::clamp(last, 0.0, 1.0);
+}
+
 struct HostMemory {
   uint64_t total = 0, used = 0;
 };
@@ -65,7 +129,7 @@ HostMemory host_memory() {
 
 }  // namespace
 
-std::string metrics_text(const StatsTable& table) {
+std::string metrics_text(const StatsTable& table, const MetricsOptions& options) {
   std::vector<Series> series;
   for (auto& s : table.all())
     if (s->served()) {
@@ -88,12 +152,11 @@ std::string metrics_text(const StatsTable& table) {
          [](const ModelStats& s) { return s.inferences.load(); });
   family(out, series, "nv_inference_exec_count", "counter", "Executions, a batch counting 1",
          [](const ModelStats& s) { return s.executions.load(); });
-  family(out, series, "nv_inference_request_duration_us", "counter",
-         "Time from arrival to answer, summed, in microseconds",
-         [](const ModelStats& s) { return s.success.ns.load() / 1000; });
-  static constexpr std::string_view kStageNames[] = {"queue", "compute_input", "compute_infer",
-                                                     "compute_output"};
-  for (int stage = 0; stage < kStages; ++stage)
+  if (options.counters)
+    family(out, series, "nv_inference_request_duration_us", "counter",
+           "Time from arrival to answer, summed, in microseconds",
+           [](const ModelStats& s) { return s.success.ns.load() / 1000; });
+  for (int stage = 0; options.counters && stage < kStages; ++stage)
     family(out, series, cat("nv_inference_", kStageNames[stage], "_duration_us"), "counter",
            cat("Time in stage ", kStageNames[stage], ", summed, in microseconds"),
            [&](const ModelStats& s) { return s.stages[stage].ns.load() / 1000; });
@@ -138,6 +201,11 @@ std::string metrics_text(const StatsTable& table) {
       histogram_rows(out, s, kStageNames[stage], s.stats->stage_histograms[stage]);
   }
 
+  if (!options.quantiles.empty()) summaries(out, series, options);
+  if (!options.cpu) return out;
+  head(out, "nv_cpu_utilization", "gauge",
+       "Share of the machine's processors at work since the last scrape, 0 to 1");
+  out += cat("nv_cpu_utilization ", host_utilization(), "\n");
   const HostMemory memory = host_memory();
   head(out, "nv_cpu_memory_total_bytes", "gauge", "Memory of the machine");
   out += cat("nv_cpu_memory_total_bytes ", memory.total, "\n");

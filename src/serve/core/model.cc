@@ -90,7 +90,7 @@ bool Model::answer_from_cache(RequestPtr& request) const {
   try {
     finish(*request, response);
     stats_->record_success(*request, now);
-    stats_->cache_hit.add(static_cast<uint64_t>((Clock::now() - request->arrival).count()));
+    stats_->record_cache(true, static_cast<uint64_t>((Clock::now() - request->arrival).count()));
   } catch (const Error& e) {
     stats_->record_failure(fail_reason(e.code()), static_cast<uint64_t>((now - request->arrival).count()));
     response.outputs.clear();

@@ -9,8 +9,6 @@
 namespace pelton::serve {
 namespace {
 
-constexpr int64_t kMaxInstances = 256;
-
 // Fields that change what a model computes or how it is scheduled and that this server lacks. A dotted path
 // descends through messages; a value equal to the default is no request and passes.
 struct Refused {
@@ -43,7 +41,6 @@ constexpr const char* kHints[] = {
     "optimization.eager_batching",
     "instance_group.name",
     "instance_group.host_policy",
-    "instance_group.gpus",
     "input.format",
     "sequence_batching.state.use_same_buffer_for_input_output",
     "sequence_batching.state.use_growable_memory",
@@ -216,18 +213,35 @@ void read_model_metrics(const Node& tree, ModelConfig& c) {
   }
 }
 
-int read_instances(const Node& tree) {
-  int64_t total = 0;
-  auto groups = tree.messages("instance_group");
+std::vector<InstancePlace> read_places(const Node& tree) {
+  using Kind = InstancePlace::Kind;
+  std::vector<InstancePlace> places;
+  const auto groups = tree.messages("instance_group");
   for (const Node* g : groups) {
     const int64_t count = g->has("count") ? g->integer("count") : 1;
     if (count < 1) fail(ErrorCode::bad_format, cat("instance_group.count ", count, " is not positive"));
-    total += count * std::max<int64_t>(1, static_cast<int64_t>(g->integers("gpus").size()));
+    const std::string kind = g->enum_name("kind");
+    InstancePlace p;
+    if (kind == "KIND_GPU") p.kind = Kind::gpu;
+    if (kind == "KIND_CPU") p.kind = Kind::cpu;
+    if (kind == "KIND_MODEL") p.kind = Kind::model;
+    const std::vector<int64_t> gpus = g->integers("gpus");
+    if (!gpus.empty() && (p.kind == Kind::cpu || p.kind == Kind::model))
+      fail(ErrorCode::bad_format, cat("instance_group of kind ", kind, " lists gpus"));
+    for (int64_t gpu : gpus)
+      if (gpu < 0 || gpu > 1023) fail(ErrorCode::bad_format, cat("instance_group.gpus holds ", gpu));
+    const auto all =
+        static_cast<int64_t>(places.size()) + count * std::max<int64_t>(1, static_cast<int64_t>(gpus.size()));
+    if (count > kMaxInstances || all > kMaxInstances)
+      fail(ErrorCode::limit, cat("instance_group asks for ", std::max(count, all), " instances, at most ",
+                                 kMaxInstances, " are allowed"));
+    for (int64_t i = 0; i < count; ++i) {
+      if (gpus.empty()) places.push_back(p);
+      for (int64_t gpu : gpus) places.push_back({Kind::gpu, static_cast<int>(gpu)});
+    }
   }
-  if (total > kMaxInstances)
-    fail(ErrorCode::limit,
-         cat("instance_group asks for ", total, " instances, at most ", kMaxInstances, " are allowed"));
-  return groups.empty() ? 1 : static_cast<int>(total);
+  if (groups.empty()) places.push_back({});
+  return places;
 }
 
 void check_unique(const std::vector<TensorSpec>& specs, std::string_view what) {
@@ -284,7 +298,8 @@ ModelConfig read_model_config(std::shared_ptr<const Node> tree, std::vector<std:
   check_unique(c.inputs, "input");
   check_unique(c.outputs, "output");
   if (const Node* v = n.message("version_policy")) c.versions = read_versions(*v);
-  c.instances = read_instances(n);
+  c.places = read_places(n);
+  c.instances = static_cast<int>(c.places.size());
   if (const Node* b = n.message("dynamic_batching")) {
     if (c.max_batch == 0) fail(ErrorCode::bad_format, "dynamic_batching needs max_batch_size of at least 1");
     c.batching = read_batching(*b, c.max_batch);

@@ -104,6 +104,14 @@ struct RateNeed {  // of one instance
   uint32_t priority = 1;  // larger: less often
 };
 
+inline constexpr int kMaxInstances = 256;  // of one model
+
+// Where an instance runs.
+struct InstancePlace {
+  enum class Kind : uint8_t { automatic, gpu, cpu, model } kind = Kind::automatic;
+  int gpu = -1;  // -1: not said, or the CPU
+};
+
 struct EnsembleStep {
   std::string model;
   int64_t version = -1;                        // -1: newest
@@ -137,7 +145,8 @@ struct ModelConfig {
   std::vector<TensorSpec> inputs, outputs;
   VersionPolicy versions;
   int instances = 1;
-  std::vector<RateNeed> rate_needs;  // by instance; empty: none
+  std::vector<InstancePlace> places = {{}};  // by instance
+  std::vector<RateNeed> rate_needs;          // by instance; empty: none
   std::optional<BatchingConfig> batching;
   std::optional<SequenceConfig> sequence;
   std::vector<BatchInput> batch_inputs;
@@ -174,6 +183,11 @@ SequenceConfig read_sequence_config(const Node& node, const std::map<std::string
                                     int64_t max_batch);
 void read_ragged_config(const Node& tree, ModelConfig& config);
 std::vector<RateNeed> read_rate_needs(const Node& tree);
+
+// Settles `places` for an engine that can use these GPUs: automatic ones and those of kind GPU that name none
+// get an instance on each, or on the CPU where there is none. no_device if a group wants a GPU that is not
+// there.
+void place_instances(ModelConfig& config, const std::vector<int>& gpus);
 
 // Names of the tensors that the server adds by itself; a configuration is not completed with them.
 bool is_added_tensor(const Node& tree, std::string_view name);

@@ -112,6 +112,8 @@ ModelPlan plan_model(const std::string& name, const ModelDir& dir,
     }
   }
   plan.config = read_model_config(std::shared_ptr<const Node>(std::move(tree)), &notes);
+  if (!is_ensemble)
+    if (const auto gpus = backends.get(plan.config.backend).gpus()) place_instances(plan.config, *gpus);
   if (plan.config.inputs.empty() && !is_ensemble)
     fail(ErrorCode::bad_format, "the configuration declares no input", name);
   if (plan.config.outputs.empty()) fail(ErrorCode::bad_format, "the configuration declares no output", name);

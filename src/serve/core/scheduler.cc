@@ -83,6 +83,8 @@ void InstanceScheduler::submit(RequestPtr request) {
         const int index = static_cast<int>(threads_.size());
         try {
           threads_.emplace_back([this, index] { work(index); });
+          lanes_[static_cast<size_t>(index)]->coming = true;
+          ++coming_;
         } catch (const std::system_error&) {
           if (threads_.empty()) stranded = queue_.take_all();  // without any thread nobody would ever answer
         }
@@ -136,6 +138,7 @@ InstanceScheduler::Lane* InstanceScheduler::idlest_waiting() {
 
 void InstanceScheduler::call(Lane& lane) {
   lane.waiting = false;
+  if (lane.running == 0) lane.coming = true, ++coming_;
   lane.wake.notify_one();
 }
 
@@ -176,11 +179,16 @@ void InstanceScheduler::work(int index) {
     lane.waiting = false;
   };
   for (;;) {
+    if (lane.coming) lane.coming = false, --coming_;
     if (!stopping_ && (queue_.empty() || !has_room(lane))) {
       sleep({});
       continue;
     }
     if (stopping_) return give_back();
+    if (lane.running > 0 && queue_.size() <= coming_) {
+      sleep({});  // those who come have nothing else to do
+      continue;
+    }
     if (lane.running > 0)
       if (Lane* idle = idlest_waiting(); idle && idle->running == 0) {
         call(*idle);

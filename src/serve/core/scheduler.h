@@ -53,13 +53,14 @@ class InstanceScheduler : public Scheduler {
     std::unique_ptr<Instance> instance;
     std::condition_variable wake;
     bool waiting = false;  // its thread waits and has not been called
+    bool coming = false;   // idle, and called or just started: it has not looked at the queue yet
     int running = 0;       // executions under way
   };
 
   void work(int index);
   // Holding the lock:
   Lane* idlest_waiting();
-  static void call(Lane& lane);
+  void call(Lane& lane);
   bool has_room(Lane& lane) const;
   bool asked_for(size_t n) const;  // one of the first n requests comes from a model that waits for it
   void finished(Lane& lane);
@@ -82,6 +83,7 @@ class InstanceScheduler : public Scheduler {
 
   std::mutex mutex_;
   std::condition_variable drained_;
+  size_t coming_ = 0;  // lanes
   RequestQueue queue_;
   std::vector<std::thread> threads_;
   bool stopping_ = false;

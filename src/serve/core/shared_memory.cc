@@ -57,6 +57,25 @@ void SharedMemory::add(const std::string& name, const std::string& key, uint64_t
     fail(ErrorCode::bad_shape,
          cat("shared memory region '", name, "' ends at byte ", end, ", its segment has ", st.st_size));
   if (size >= kMappedBytes) region->map = GuardedMap::make(region->fd.get(), offset, size);
+  insert(std::move(region));
+}
+
+void SharedMemory::add_gpu(const std::string& name, std::string_view handle, int64_t device, uint64_t size) {
+  require();
+  if (name.empty()) fail(ErrorCode::bad_name, "a shared memory region needs a name");
+  if (size == 0 || size > INT64_MAX)
+    fail(ErrorCode::bad_shape, cat("shared memory region '", name, "' has the unusable size ", size));
+  if (!open_gpu_) fail(ErrorCode::unsupported_op, "CUDA shared memory is not supported by this server");
+  auto region = std::make_shared<Region>();
+  region->name = name;
+  region->size = size;
+  region->device = device;
+  region->gpu = open_gpu_(handle, device, size);
+  insert(std::move(region));
+}
+
+void SharedMemory::insert(std::shared_ptr<const Region> region) {
+  const std::string name = region->name;
   std::lock_guard lock(mutex_);
   if (regions_.size() >= kMaxRegions)
     fail(ErrorCode::limit, cat("more than ", kMaxRegions, " shared memory regions"));
@@ -64,23 +83,28 @@ void SharedMemory::add(const std::string& name, const std::string& key, uint64_t
     fail(ErrorCode::bad_name, cat("shared memory region '", name, "' is already registered"));
 }
 
-void SharedMemory::remove(const std::string& name) {
+void SharedMemory::remove(const std::string& name, bool of_gpus) {
   require();
+  std::shared_ptr<const Region> gone;  // closed outside the lock
   std::lock_guard lock(mutex_);
-  regions_.erase(name);
+  if (auto it = regions_.find(name); it != regions_.end() && (it->second->gpu != nullptr) == of_gpus) {
+    gone = std::move(it->second);
+    regions_.erase(it);
+  }
 }
-void SharedMemory::remove_all() {
+void SharedMemory::remove_all(bool of_gpus) {
   require();
   std::lock_guard lock(mutex_);
-  regions_.clear();
+  std::erase_if(regions_, [&](const auto& r) { return (r.second->gpu != nullptr) == of_gpus; });
 }
 
-std::vector<std::shared_ptr<const SharedMemory::Region>> SharedMemory::list(const std::string& name) const {
+std::vector<std::shared_ptr<const SharedMemory::Region>> SharedMemory::list(const std::string& name,
+                                                                            bool of_gpus) const {
   require();
   std::lock_guard lock(mutex_);
   std::vector<std::shared_ptr<const Region>> out;
   for (const auto& [n, r] : regions_)
-    if (name.empty() || n == name) out.push_back(r);
+    if ((name.empty() || n == name) && (r->gpu != nullptr) == of_gpus) out.push_back(r);
   if (!name.empty() && out.empty()) fail(ErrorCode::not_found, cat("no shared memory region '", name, "'"));
   return out;
 }
@@ -112,7 +136,8 @@ Blob SharedMemory::read(const std::string& name, uint64_t offset, uint64_t size,
     fail(ErrorCode::busy, "the server holds as many request bytes as it may", "", "retry later");
   const std::shared_ptr<Leased> leased(new Leased{gate_, size, nullptr});
   leased->memory = allocate_bytes(size);
-  for (size_t at = 0; at < size;) {
+  if (r->gpu) r->gpu->read(leased->memory.get(), offset, size);
+  for (size_t at = r->gpu ? size : 0; at < size;) {
     const ssize_t n = ::pread(r->fd.get(), leased->memory.get() + at, size - at,
                               static_cast<off_t>(r->offset + offset + at));
     if (n < 0 && errno == EINTR) continue;
@@ -151,9 +176,11 @@ void SharedMemory::store(Response& response, const std::vector<RequestedOutput>&
                o.region, "' ", o.region_size));
     const auto r = find(o.region, o.region_offset, o.region_size);
     struct stat st {};
-    if (::fstat(r->fd.get(), &st) != 0 || static_cast<uint64_t>(st.st_size) < r->offset + r->size)
+    if (!r->gpu &&
+        (::fstat(r->fd.get(), &st) != 0 || static_cast<uint64_t>(st.st_size) < r->offset + r->size))
       fail(ErrorCode::bad_shape, cat("shared memory region '", o.region, "' was truncated"));
-    for (size_t at = 0; at < t.data.size;) {
+    if (r->gpu && t.data.size) r->gpu->write(t.data.data, o.region_offset, t.data.size);
+    for (size_t at = r->gpu ? t.data.size : 0; at < t.data.size;) {
       const ssize_t n = ::pwrite(r->fd.get(), t.data.data + at, t.data.size - at,
                                  static_cast<off_t>(r->offset + o.region_offset + at));
       if (n < 0 && errno == EINTR) continue;

@@ -95,9 +95,15 @@ void ModelStats::record_success(const Request& r, Clock::time_point end) {
   for (size_t i = 0; i < kStages; ++i) {
     stages[i].add(ns[i]);
     stage_histograms[i].add(ns[i]);
+    if (recent_parts) (*recent_parts)[i].add(ns[i]);
   }
   recent.add(total);
   inferences.fetch_add(static_cast<uint64_t>(r.rows), std::memory_order_relaxed);
+}
+
+void ModelStats::record_cache(bool hit, uint64_t ns) {
+  (hit ? cache_hit : cache_miss).add(ns);
+  if (recent_parts) (*recent_parts)[hit ? kStages : kStages + 1].add(ns);
 }
 
 void ModelStats::record_failure(FailReason reason, uint64_t ns) {
@@ -178,10 +184,15 @@ std::map<uint64_t, ModelStats::BatchRow> ModelStats::batches() const {
   return out;
 }
 
+ModelStats::ModelStats(std::string model, std::string version, bool stage_latencies)
+    : model(std::move(model)), version(std::move(version)) {
+  if (stage_latencies) recent_parts = std::make_unique<std::array<RecentLatencies, kStages + 2>>();
+}
+
 std::shared_ptr<ModelStats> StatsTable::get(const std::string& model, const std::string& version) {
   std::lock_guard lock(mutex_);
   auto& entry = entries_[{model, version}];
-  if (!entry) entry = std::make_shared<ModelStats>(model, version);
+  if (!entry) entry = std::make_shared<ModelStats>(model, version, stage_latencies_);
   return entry;
 }
 std::vector<std::shared_ptr<ModelStats>> StatsTable::all() const {

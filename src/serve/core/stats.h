@@ -64,10 +64,12 @@ FailReason fail_reason(ErrorCode code);
 
 class ModelStats {
  public:
-  ModelStats(std::string model, std::string version) : model(std::move(model)), version(std::move(version)) {}
+  // `stage_latencies`: keep the newest latencies of each stage too, for summaries.
+  ModelStats(std::string model, std::string version, bool stage_latencies);
 
   void record_success(const Request& r, Clock::time_point end);
   void record_failure(FailReason reason, uint64_t ns);
+  void record_cache(bool hit, uint64_t ns);
   void record_execution(uint64_t rows, uint64_t input_ns, uint64_t infer_ns, uint64_t output_ns);
   bool served() const;  // any success, failure or execution
 
@@ -102,6 +104,8 @@ class ModelStats {
   std::atomic<uint64_t> last_inference_ms{0};  // Unix time
   Histogram request_histogram, stage_histograms[kStages];
   RecentLatencies recent;
+  // By stage, then of cache hits and cache misses; null: not kept.
+  std::unique_ptr<std::array<RecentLatencies, kStages + 2>> recent_parts;
 
  private:
   // Batch sizes up to 64 have a slot of their own; larger ones share a map behind a lock.
@@ -121,6 +125,7 @@ class ModelStats {
 // All statistics by model and version. Entries outlive unloads, so counters survive reloads.
 class StatsTable {
  public:
+  explicit StatsTable(bool stage_latencies = false) : stage_latencies_(stage_latencies) {}
   std::shared_ptr<ModelStats> get(const std::string& model, const std::string& version);
   std::vector<std::shared_ptr<ModelStats>> all() const;
   // Seconds that the last successful load of each model took.
@@ -128,12 +133,19 @@ class StatsTable {
   std::map<std::pair<std::string, std::string>, double> load_seconds() const;
 
  private:
+  const bool stage_latencies_;
   mutable std::mutex mutex_;
   std::map<std::pair<std::string, std::string>, std::shared_ptr<ModelStats>> entries_;
   std::map<std::pair<std::string, std::string>, double> load_seconds_;
 };
 
+struct MetricsOptions {
+  bool counters = true;           // sums of times
+  std::vector<double> quantiles;  // of summaries; empty: no summaries
+  bool gpu = true, cpu = true;    // state of the machine
+};
+
 // Prometheus text. Only models that have served have series. Never blocks a request.
-std::string metrics_text(const StatsTable& stats);
+std::string metrics_text(const StatsTable& stats, const MetricsOptions& options = {});
 
 }  // namespace pelton::serve

@@ -33,6 +33,7 @@ struct Port {
 struct Loaded {
   ExecutablePtr executable;
   PicturesPtr pictures;
+  int gpu = -1;  // that it is for; -1: the CPU
 };
 
 std::vector<Port> ports(const Loaded& model, bool inputs) {
@@ -161,14 +162,17 @@ class PlanInstance final : public TensorInstance {
 
 class PlanEngine final : public Engine {
  public:
-  PlanEngine(ModelConfig config, Loaded model) : config_(std::move(config)), model_(std::move(model)) {}
-  std::unique_ptr<Instance> make_instance(int) override {
-    return std::make_unique<PlanInstance>(config_, model_);
+  // `models`: one for each place that the configuration's instances have.
+  PlanEngine(ModelConfig config, std::map<int, Loaded> models)
+      : config_(std::move(config)), models_(std::move(models)) {}
+  std::unique_ptr<Instance> make_instance(int index) override {
+    return std::make_unique<PlanInstance>(config_,
+                                          models_.at(config_.places[static_cast<size_t>(index)].gpu));
   }
 
  private:
   const ModelConfig config_;
-  const Loaded model_;
+  const std::map<int, Loaded> models_;  // by GPU
 };
 
 void check_ports(const std::vector<ModelConfig::EngineTensor>& specs, const std::vector<Port>& model,
@@ -216,16 +220,20 @@ void check_ports(const std::vector<ModelConfig::EngineTensor>& specs, const std:
 
 class PlanBackend final : public Backend {
  public:
-  PlanBackend(PlanLoader loader, bool map_files, PictureLoader pictures)
-      : loader_(std::move(loader)), map_files_(map_files), pictures_(std::move(pictures)) {}
+  PlanBackend(PlanLoader loader, bool map_files, PictureLoader pictures, std::vector<int> gpus)
+      : loader_(std::move(loader)),
+        map_files_(map_files),
+        pictures_(std::move(pictures)),
+        gpus_(std::move(gpus)) {}
+  std::optional<std::vector<int>> gpus() const override { return gpus_; }
 
   std::shared_ptr<const void> complete(Node& config, const ModelDir& dir, int64_t version) const override {
     if (config.has("input") && config.has("output")) return nullptr;
     std::map<std::string, std::string> parameters;
     for (const Node* e : config.messages("parameters"))
       if (const Node* v = e->message("value")) parameters[e->string("key")] = v->string("string_value");
-    auto model = std::make_shared<const Loaded>(
-        open(config.string("default_model_filename"), parameters, dir, version));
+    auto model = std::make_shared<const Loaded>(open(config.string("default_model_filename"), parameters, dir,
+                                                     version, gpus_.empty() ? -1 : gpus_[0]));
     const size_t lead = config.integer("max_batch_size") > 0 ? 1 : 0;
     for (const char* field : {"input", "output"}) {
       if (config.has(field)) continue;
@@ -247,22 +255,32 @@ class PlanBackend final : public Backend {
 
   std::shared_ptr<Engine> load(const ModelConfig& config, const ModelDir& dir, int64_t version,
                                std::shared_ptr<const void> prepared) const override {
-    const Loaded model = prepared ? *std::static_pointer_cast<const Loaded>(prepared)
-                                  : open(config.default_file, config.parameters, dir, version);
+    std::map<int, Loaded> models;
+    if (const auto p = std::static_pointer_cast<const Loaded>(prepared)) models[p->gpu] = *p;
+    std::map<int, Loaded> used;
+    for (const InstancePlace& place : config.places) {
+      if (used.contains(place.gpu)) continue;
+      const auto it = models.find(place.gpu);
+      used[place.gpu] = it != models.end()
+                            ? it->second
+                            : open(config.default_file, config.parameters, dir, version, place.gpu);
+    }
+    const Loaded& model = used.begin()->second;
     check_ports(config.engine_inputs(), ports(model, true), config.max_batch > 0, true);
     check_ports(config.engine_outputs(), ports(model, false), config.max_batch > 0, false);
-    return std::make_shared<PlanEngine>(config, model);
+    return std::make_shared<PlanEngine>(config, std::move(used));
   }
 
  private:
   Loaded load_file(const PlanRequest& r) const {
-    return {loader_(r), pictures_ ? pictures_(r.path) : nullptr};
+    return {loader_(r), pictures_ ? pictures_(r.path) : nullptr, r.gpu};
   }
 
   Loaded open(const std::string& configured, const std::map<std::string, std::string>& parameters,
-              const ModelDir& dir, int64_t version) const {
+              const ModelDir& dir, int64_t version, int gpu) const {
     const std::string file = model_file(configured, dir, version);
     PlanRequest r;
+    r.gpu = gpu;
     for (const auto& [key, value] : parameters) {
       if (key == "precision") r.precision = value;
       if (key.starts_with("shape.")) r.shapes[key.substr(6)] = value;
@@ -283,12 +301,14 @@ class PlanBackend final : public Backend {
   const PlanLoader loader_;
   const bool map_files_;
   const PictureLoader pictures_;
+  const std::vector<int> gpus_;
 };
 
 }  // namespace
 
-std::shared_ptr<const Backend> make_plan_backend(PlanLoader loader, bool map_files, PictureLoader pictures) {
-  return std::make_shared<PlanBackend>(std::move(loader), map_files, std::move(pictures));
+std::shared_ptr<const Backend> make_plan_backend(PlanLoader loader, bool map_files, PictureLoader pictures,
+                                                 std::vector<int> gpus) {
+  return std::make_shared<PlanBackend>(std::move(loader), map_files, std::move(pictures), std::move(gpus));
 }
 
 }  // namespace pelton::serve

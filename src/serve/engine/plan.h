@@ -18,6 +18,7 @@ struct PlanRequest {
   std::string path;
   std::map<std::string, std::string> shapes;  // "shape.NAME" -> 1x3x224x224, ranges min:opt:max
   std::string precision = "fp32";             // parameter "precision"
+  int gpu = -1;                               // that it is to run on; -1: the CPU
 };
 using PlanLoader = std::function<std::shared_ptr<const runtime::Executable>(const PlanRequest&)>;
 // The picture input of a plan file that has one, else null.
@@ -25,8 +26,9 @@ using PictureLoader = std::function<std::shared_ptr<const runtime::PictureInput>
 
 // Plan files are read into private memory first, so that nobody who writes to them later can disturb a run;
 // with `map_files` they are mapped as they are. An input that takes pictures is BYTES (one image file an
-// element; what a configuration left out becomes), UINT8 pixels, or the finished tensor.
+// element; what a configuration left out becomes), UINT8 pixels, or the finished tensor. `gpus`: those that
+// instances may run on.
 std::shared_ptr<const Backend> make_plan_backend(PlanLoader loader, bool map_files,
-                                                 PictureLoader pictures = {});
+                                                 PictureLoader pictures = {}, std::vector<int> gpus = {});
 
 }  // namespace pelton::serve

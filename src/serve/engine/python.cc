@@ -45,6 +45,7 @@ class PythonBackend final : public Backend {
  public:
   explicit PythonBackend(PythonOptions o) : options_(std::move(o)) {}
   bool runs_code() const override { return true; }
+  std::optional<std::vector<int>> gpus() const override { return std::nullopt; }
 
   std::shared_ptr<const void> complete(Node& config, const ModelDir& dir, int64_t version) const override {
     const std::string file = model_file(config.string("default_model_filename"), version);

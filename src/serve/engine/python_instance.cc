@@ -131,10 +131,12 @@ std::shared_ptr<WorkerProcess> PythonInstance::start() {
   Json m = python_start_message("serve", model_->file, model_->folder, config_.decoupled);
   m["outputs"] = Json::array();
   for (const TensorSpec& t : config_.outputs) m["outputs"].push_back(t.name);
+  const InstancePlace& place = config_.places[static_cast<size_t>(index_)];
+  const bool gpu = place.kind == InstancePlace::Kind::gpu;
   m["args"] = {{"model_config", config_to_json(*config_.tree)},
-               {"model_instance_kind", "CPU"},
+               {"model_instance_kind", gpu ? "GPU" : "CPU"},
                {"model_instance_name", cat(config_.name, "_", index_)},
-               {"model_instance_device_id", "0"},
+               {"model_instance_device_id", cat(std::max(0, place.gpu))},
                {"model_repository", model_->folder},
                {"model_version", cat(std::max<int64_t>(1, model_->version))},
                {"model_name", config_.name}};

@@ -79,7 +79,7 @@ class PythonInstance final : public Instance {
   std::atomic<int64_t> slowest_ns_{0};              // of recent executions; 0: not known yet
   const std::shared_ptr<std::atomic<int>> asking_;  // inner inferences without their answer
   const bool pipelines_;
-  uint64_t batches_ = 0, keys_ = 0;                 // used by the thread that begins executions
+  uint64_t batches_ = 0, keys_ = 0;  // used by the thread that begins executions
 
   std::mutex mutex_;
   std::condition_variable changed_;

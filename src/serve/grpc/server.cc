@@ -267,7 +267,7 @@ class Service final : public pb::GRPCInferenceService::CallbackService {
                                                const pb::SystemSharedMemoryStatusRequest* in,
                                                pb::SystemSharedMemoryStatusResponse* out) override {
     return answer(Group::shared_memory, c, [&] {
-      for (const auto& r : core_.shared_memory().list(in->name())) {
+      for (const auto& r : core_.shared_memory().list(in->name(), false)) {
         auto& status = (*out->mutable_regions())[r->name];
         status.set_name(r->name);
         status.set_key(r->key);
@@ -285,24 +285,38 @@ class Service final : public pb::GRPCInferenceService::CallbackService {
   ServerUnaryReactor* SystemSharedMemoryUnregister(CallbackServerContext* c,
                                                    const pb::SystemSharedMemoryUnregisterRequest* in,
                                                    pb::SystemSharedMemoryUnregisterResponse*) override {
+    return answer(Group::shared_memory, c, [&] { unregister(in->name(), false); });
+  }
+  ServerUnaryReactor* CudaSharedMemoryStatus(CallbackServerContext* c,
+                                             const pb::CudaSharedMemoryStatusRequest* in,
+                                             pb::CudaSharedMemoryStatusResponse* out) override {
     return answer(Group::shared_memory, c, [&] {
-      in->name().empty() ? core_.shared_memory().remove_all() : core_.shared_memory().remove(in->name());
+      for (const auto& r : core_.shared_memory().list(in->name(), true)) {
+        auto& status = (*out->mutable_regions())[r->name];
+        status.set_name(r->name);
+        status.set_device_id(static_cast<uint64_t>(r->device));
+        status.set_byte_size(r->size);
+      }
     });
   }
-#define PELTON_CUDA_MEMORY_OFF(name)                                                                \
-  ServerUnaryReactor* name(CallbackServerContext* c, const pb::name##Request*, pb::name##Response*) \
-      override {                                                                                    \
-    return answer(Group::shared_memory, c, [] {                                                     \
-      fail(ErrorCode::unsupported_op, "CUDA shared memory is not supported", "",                    \
-           "send tensors in the request");                                                          \
-    });                                                                                             \
+  ServerUnaryReactor* CudaSharedMemoryRegister(CallbackServerContext* c,
+                                               const pb::CudaSharedMemoryRegisterRequest* in,
+                                               pb::CudaSharedMemoryRegisterResponse*) override {
+    return answer(Group::shared_memory, c, [&] {
+      core_.shared_memory().add_gpu(in->name(), in->raw_handle(), in->device_id(), in->byte_size());
+    });
   }
-  PELTON_CUDA_MEMORY_OFF(CudaSharedMemoryStatus)
-  PELTON_CUDA_MEMORY_OFF(CudaSharedMemoryRegister)
-  PELTON_CUDA_MEMORY_OFF(CudaSharedMemoryUnregister)
-#undef PELTON_CUDA_MEMORY_OFF
+  ServerUnaryReactor* CudaSharedMemoryUnregister(CallbackServerContext* c,
+                                                 const pb::CudaSharedMemoryUnregisterRequest* in,
+                                                 pb::CudaSharedMemoryUnregisterResponse*) override {
+    return answer(Group::shared_memory, c, [&] { unregister(in->name(), true); });
+  }
 
  private:
+  void unregister(const std::string& name, bool of_gpus) {
+    name.empty() ? core_.shared_memory().remove_all(of_gpus) : core_.shared_memory().remove(name, of_gpus);
+  }
+
   template <class F>
   ServerUnaryReactor* answer(Group group, CallbackServerContext* c, F&& f) {
     return serve::answer(c, [&] {

@@ -485,11 +485,7 @@ InferBody write_infer_response(const Response& r, const std::vector<RequestedOut
     append_escaped(out, t.name);
     out += cat(",\"datatype\":\"", wire_name(t.dtype), "\",\"shape\":", t.dims);
     if (i < requested.size() && !requested[i].region.empty()) {
-      out += ",\"parameters\":{\"shared_memory_region\":";
-      append_escaped(out, requested[i].region);
-      out += cat(",\"shared_memory_byte_size\":", t.stored_bytes);
-      if (requested[i].region_offset) out += cat(",\"shared_memory_offset\":", requested[i].region_offset);
-      out += "}}";
+      out += '}';  // no parameters: a client that finds some looks for the size of binary data among them
     } else if (binary) {
       out += cat(",\"parameters\":{\"binary_data_size\":", t.data.size, "}}");
       if (t.data.size) tail.push_back(t.data);
@@ -533,6 +529,11 @@ RegionRequest read_region_request(const Blob& body) {
       r.offset = size_of(key, value);
     else if (key == "byte_size")
       r.size = size_of(key, value);
+    else if (key == "device_id")
+      r.device = static_cast<int64_t>(std::min<uint64_t>(size_of(key, value), 1 << 20));
+    else if (key == "raw_handle")
+      for (auto [form, text] : object_of(value, "raw_handle"))
+        if (form == "b64") r.raw_handle = text_of(text, "raw_handle.b64");
   }
   return r;
 }

@@ -35,6 +35,8 @@ Parameters read_parameters(const Blob& body);
 struct RegionRequest {
   std::string key;
   uint64_t offset = 0, size = 0;
+  std::string raw_handle;  // of GPU memory, in base64
+  int64_t device = 0;
 };
 RegionRequest read_region_request(const Blob& body);
 // {"ready": true} of an index request.

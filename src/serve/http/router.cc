@@ -205,30 +205,31 @@ HttpResponse Router::answer(HttpRequest& request, const std::vector<std::string>
     return HttpResponse::json(core_.log_settings_json(post ? checked_json_object(request.body) : ""));
   if (path[1] == "repository" && post && path.back() == "index" && path.size() <= 4)
     return HttpResponse::json(core_.index_json(read_ready_flag(request.body)));
-  if (path[1] == "systemsharedmemory") return shared_memory(request, path);
-  if (path[1] == "cudasharedmemory")
-    return HttpResponse::error(Error(ErrorCode::unsupported_op, "CUDA shared memory is not supported", "",
-                                     "send tensors in the request"));
+  if (path[1] == "systemsharedmemory" || path[1] == "cudasharedmemory") return shared_memory(request, path);
   return HttpResponse::error(404, "no such path");
 }
 
-// /v2/systemsharedmemory[/region/R]/status, /register, /unregister
+// /v2/systemsharedmemory[/region/R]/status, /register, /unregister; the same under cudasharedmemory
 HttpResponse Router::shared_memory(HttpRequest& request, const std::vector<std::string>& path) const {
   SharedMemory& memory = core_.shared_memory();
+  const bool of_gpus = path[1] == "cudasharedmemory";
   const bool named = path.size() == 5 && path[2] == "region";
   if (!named && path.size() != 3) return HttpResponse::error(404, "no such path");
   const std::string region = named ? path[3] : "";
   if (path.back() == "status" && request.method == "GET")
-    return HttpResponse::json(core_.shared_memory_json(region));
+    return HttpResponse::json(core_.shared_memory_json(region, of_gpus));
   if (request.method != "POST") return HttpResponse::error(405, "shared memory is registered with POST");
   if (path.back() == "unregister") {
-    named ? memory.remove(region) : memory.remove_all();
+    named ? memory.remove(region, of_gpus) : memory.remove_all(of_gpus);
     return empty(200);
   }
   if (path.back() != "register" || !named) return HttpResponse::error(404, "no such path");
   memory.require();
   const RegionRequest r = read_region_request(request.body);
-  memory.add(region, r.key, r.offset, r.size);
+  if (of_gpus)
+    memory.add_gpu(region, decode_base64(r.raw_handle, "raw_handle"), r.device, r.size);
+  else
+    memory.add(region, r.key, r.offset, r.size);
   return empty(200);
 }
 

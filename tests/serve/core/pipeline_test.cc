@@ -144,6 +144,22 @@ TEST_CASE("a deep instance gets as much at once as it takes, in order, and error
   CHECK(server.line.most == 4);
 }
 
+TEST_CASE("an idle instance comes before a second request for a busy one") {
+  LineServer server;
+  server.folder.model("m", io("instance_group { count: 3 }", "1", "line"));
+  REQUIRE(server.start().empty());
+  server.line.depth = 8;
+  server.line.hold = true;
+  Answers answers;
+  for (int i = 0; i < 3; ++i) server.core->infer(answers.request("m", int_tensor({i}, {1})));
+  wait_until([&] {
+    return server.line.by_instance[0] + server.line.by_instance[1] + server.line.by_instance[2] == 3;
+  });
+  for (int i = 0; i < 3; ++i) CHECK(server.line.by_instance[i] == 1);
+  server.line.gate.open();
+  answers.wait();
+}
+
 TEST_CASE("many clients, changing depth, reloads: every request is answered once with its own data") {
   LineServer server;
   server.folder.model("m",
