@@ -117,6 +117,28 @@ def packaged(name, source, folder):
     print(f"{name}: as packaged", flush=True)
 
 
+# 8-bit QDQ forms by ONNX Runtime's own tool, of models exported before, calibrated on noise: the speed does not depend on it.
+QUANTISED = {"resnet50_int8": "resnet50", "mobilenet_v2_int8": "mobilenet_v2"}
+
+
+def quantised(name, folder):
+    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+
+    reference = numpy.load(folder / f"{QUANTISED[name]}.reference.npz")
+
+    class Samples(CalibrationDataReader):
+        def __init__(self):
+            self.left = [{"input": reference["input"]}]
+
+        def get_next(self):
+            return self.left.pop() if self.left else None
+
+    quantize_static(str(folder / f"{QUANTISED[name]}.onnx"), str(folder / f"{name}.onnx"), Samples(), quant_format=QuantFormat.QDQ,
+                    per_channel=True, activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8)
+    numpy.savez(folder / f"{name}.reference.npz", **reference)
+    print(f"{name}: quantised", flush=True)
+
+
 def export(name, folder):
     make, (shape, dtype) = MODELS[name]
     torch.manual_seed(0)
@@ -143,8 +165,8 @@ def main():
     parser.add_argument("--packaged", type=pathlib.Path)
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
-    for name in args.names or MODELS:
-        export(name, args.folder)
+    for name in args.names or (*MODELS, *QUANTISED):
+        quantised(name, args.folder) if name in QUANTISED else export(name, args.folder)
     for name in PACKAGED if args.packaged else []:
         packaged(name, args.packaged, args.folder)
 
