@@ -2,12 +2,12 @@
 """JPEG folder -> random-resized-crop 224 -> flip -> normalise, Pelton against DALI's CPU operators, torchvision and bare decoding; tar shards against webdataset; and what a
 run costs between epochs and while its consumer is paused.
 
-usage: run.py DATA_BENCH PHOTOS [--threads 2] [--seconds 8] [--rounds 3] [--batch 64] [--images DIR] [--out FILE.json]
+usage: run.py DATA_BENCH PHOTOS [--threads 2] [--seconds 8] [--rounds 3] [--batch 64] [--images DIR] [--cases 500x375,1500x1000,shards] [--out FILE.json]
 
 Every round runs all sides one after the other in the same conditions; the figures are medians over the rounds. The pictures are made by
 make_images.py.
 """
-import argparse, json, os, pathlib, platform, statistics, subprocess, sys, tempfile
+import argparse, datetime, json, os, pathlib, platform, statistics, subprocess, sys, tempfile
 from importlib import metadata
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -38,6 +38,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--images", help="folder that make_images.py has filled")
+    parser.add_argument("--cases", default="500x375,1500x1000,shards")
     parser.add_argument("--out")
     args = parser.parse_args()
     cases = []
@@ -47,7 +48,7 @@ def main():
             subprocess.run([sys.executable, HERE / "make_images.py", args.photos, folder], check=True)
         ours = lambda d, match, dtype: [args.bench, "pipeline", d, match, dtype, args.batch, args.threads, args.seconds]
         peer = lambda name, d, dtype: [sys.executable, HERE / "peers.py", name, d, dtype, args.batch, args.threads, args.seconds]
-        for size in ("500x375", "1500x1000", "shards"):
+        for size in args.cases.split(","):
             d = os.path.join(folder, size)
             for dtype in ("f32", "f16") if size == "500x375" else ("f32",):
                 sides = {"pelton": ours(d, "none", dtype)}
@@ -72,7 +73,7 @@ def main():
                 print(json.dumps({"pictures": size, "dtype": dtype, "ratios": ratios}), file=sys.stderr)
         steady = one([args.bench, "steady", os.path.join(folder, "500x375"), "none", "f32", args.batch, args.threads, 60])
     report = {"what": "JPEG folder -> random-resized-crop 224 -> flip -> normalise, CHW", "threads": args.threads, "batch": args.batch,
-              "seconds": args.seconds, "rounds": args.rounds, "cpus": os.cpu_count(), "load_average_at_end": os.getloadavg(),
+              "date": datetime.date.today().isoformat(), "seconds": args.seconds, "rounds": args.rounds, "cpus": os.cpu_count(), "load_average_at_end": os.getloadavg(),
               "cpu": next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.processor()),
               "peers": {"dali": {"version": version("nvidia-dali-cuda130", "nvidia-dali-cuda120"), "configuration":
                                  "readers.file, decoders.image_random_crop, resize(antialias), crop_mirror_normalize; num_threads as here, prefetch 3"},

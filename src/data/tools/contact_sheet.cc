@@ -144,6 +144,13 @@ std::string waveform(const Tensor& t) {
              "\"/></svg>");
 }
 
+// A number or a short text itself, else type and sizes.
+std::string value_text(const Tensor& t) {
+  if (t.count() != 1) return t.str();
+  if (t.dtype() == DType::string) return escaped(t.strings()[0].substr(0, 200));
+  return is_int(t.dtype()) ? cat(t.get_int(0)) : cat(t.get_double(0));
+}
+
 // What a label says: a class, or the largest shares of a soft one.
 std::string label_text(const Tensor& t, const std::vector<std::string>& classes) {
   if (t.count() == 1 && is_int(t.dtype())) return class_name(classes, t.get_int(0));
@@ -176,7 +183,7 @@ std::string figure(Sample& s, const std::vector<std::string>& classes) {
     else if (sound && sound->dtype() == DType::f32 && sound->rank() == 1)
       body = waveform(*sound);
     for (const auto& [name, t] : s.fields)
-      append(body, cat("<div class=\"f\">", escaped(name), " ", t.str(), "</div>"));
+      append(body, cat("<div class=\"f\">", escaped(name), " ", value_text(t), "</div>"));
   }
   return cat("<figure>", body, "<figcaption>", caption);
 }
