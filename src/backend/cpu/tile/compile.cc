@@ -531,6 +531,9 @@ void Compiler::assign_slots() {
     p_.tile = tile;
   }
   p_.slot_bytes = align64(p_.tile * widest);
+  constexpr int64_t kCacheBytes = int64_t{1} << 20;  // a second-level cache
+  p_.streams =
+      p_.rows * p_.inner_count * static_cast<int64_t>(p_.sources.size() + p_.sinks.size()) * 4 > kCacheBytes;
   const int64_t tiles = p_.tiles();
   int64_t work = 0;
   for (const Instruction& i : p_.code) work += i.one ? 0 : (i.wide && i.wide->scalar ? 16 : 2);

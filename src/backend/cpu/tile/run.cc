@@ -60,7 +60,8 @@ class Runner {
       const int64_t row = unit / tiles, start = unit % tiles * p_.tile;
       const bool new_row = unit == begin || start == 0;
       if (new_row) seek(row);
-      next_ = p_.has_rows && unit + 1 < end;
+      // Along a row the hardware follows by itself.
+      next_ = p_.streams && tiles == 1 && unit + 1 < end;
       run_tile(start, std::min(p_.tile, p_.inner_count - start), new_row);
     }
   }
@@ -121,19 +122,26 @@ class Runner {
     for (const Sink& s : p_.sinks)
       if (!s.direct) store(s, start, n, new_row);
   }
-  // While step `at` of a row runs, its share of the next row comes closer: the steps work in L1, where the
-  // hardware sees no stream to follow.
+  // While step `at` of a row runs, its share of the next row comes closer: rows are too short for the
+  // hardware to follow. An address behind the last row does no harm.
   void fetch_ahead(size_t at) const {
-    for (size_t k = 0; k < p_.sources.size(); ++k) {
-      const Source& s = p_.sources[k];
-      if (!s.direct || s.one || s.input < 0 || s.outer.empty() || s.outer.back() != p_.inner_count) continue;
-      const int64_t bytes = p_.inner_count * (bits(s.dtype) / 8);
-      const auto steps = static_cast<int64_t>(p_.code.size()), share = static_cast<int64_t>(at);
-      const auto* row = static_cast<const char*>(args_.in[static_cast<size_t>(s.input)]) +
-                        (source_at_[k] + p_.inner_count) * (bits(s.dtype) / 8);
-      for (int64_t b = bytes * share / steps / 64 * 64; b < bytes * (share + 1) / steps; b += 64)
-        __builtin_prefetch(row + b, 0, 2);
-    }
+    const auto steps = static_cast<int64_t>(p_.code.size()), share = static_cast<int64_t>(at);
+    const auto fetch = [&](const void* base, int64_t row, const std::vector<int64_t>& outer, DType type,
+                           bool to_write) {
+      if (outer.empty() || outer.back() == 0) return;  // the same row again
+      const int64_t width = bits(type) / 8, bytes = p_.inner_count * width;
+      const auto* next = static_cast<const char*>(base) + (row + outer.back()) * width;
+      const int64_t first = bytes * share / steps / 64 * 64, last = bytes * (share + 1) / steps;
+      if (to_write)
+        for (int64_t b = first; b < last; b += 64) __builtin_prefetch(next + b, 1, 2);
+      else
+        for (int64_t b = first; b < last; b += 64) __builtin_prefetch(next + b, 0, 2);
+    };
+    for (size_t k = 0; k < p_.sources.size(); ++k)
+      if (const Source& s = p_.sources[k]; s.direct && !s.one && s.input >= 0)
+        fetch(args_.in[static_cast<size_t>(s.input)], source_at_[k], s.outer, s.dtype, false);
+    for (size_t k = 0; k < p_.sinks.size(); ++k)
+      if (const Sink& s = p_.sinks[k]; s.direct) fetch(args_.out[k], sink_at_[k], s.outer, s.dtype, true);
   }
   std::byte* sink_base(const Sink& s) const {
     const auto k = static_cast<size_t>(&s - p_.sinks.data());
