@@ -15,8 +15,9 @@ struct CudaOptions {
   // Elements a thread takes at a time: 1, 2, 4 or 8; fewer where the length of a row is no multiple. Above 1
   // every buffer must be aligned to 16 bytes; contiguous accesses then move up to 16 bytes each.
   int vector = 1;
-  // For kernels with reductions whose neighbouring rows, not a row's elements, are neighbours in memory: a warp
-  // takes 32 rows side by side, the warps of the block share out their elements. Accesses are then single ones.
+  // For kernels with reductions whose neighbouring rows, not a row's elements, are neighbours in memory: a
+  // warp takes 32 rows side by side, the warps of the block share out their elements. Accesses are then
+  // single ones.
   bool columns = false;
 };
 

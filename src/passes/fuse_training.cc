@@ -60,6 +60,16 @@ bool fuse_weights(Graph& g, NodeId id, const Context& context) {
   return cast && try_group(g, {id, cast}, "conv", context);
 }
 
+// The gradient of a row's norm and the sum that alone reads it.
+bool fuse_row_norm(Graph& g, NodeId id, const Context& context) {
+  const ValueId dx = result(g, id);
+  if (!single_use(g, dx)) return false;
+  const NodeId sum = g[dx].uses[0].user;
+  return g[sum].is("add") && same_shape(g, dx, result(g, sum)) &&
+         g.type(result(g, sum)).dtype == g.type(dx).dtype &&
+         try_group(g, {id, sum}, "norm_backward", context);
+}
+
 bool is_activation(const Node& n) {
   static constexpr std::string_view kNames[] = {"relu",    "clamp",      "silu",        "gelu",
                                                 "sigmoid", "hard_swish", "hard_sigmoid"};
@@ -303,6 +313,8 @@ bool fuse_training(Graph& graph, const Context& context) {
       changed |= fuse_loss(graph, id, context);
     else if (graph[id].is("conv_backward_weights"))
       changed |= fuse_weights(graph, id, context);
+    else if (graph[id].is("layer_norm_backward") || graph[id].is("rms_norm_backward"))
+      changed |= fuse_row_norm(graph, id, context);
     else if (graph[id].is("attention_backward"))
       changed |= fuse_attention(graph, id, context);
     else if (graph[id].is("batch_norm_backward"))

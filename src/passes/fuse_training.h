@@ -4,6 +4,7 @@
 //   kind "cross_entropy": the loss, or its gradient, with casts of logits and of their gradient
 //   kind "conv": the gradient of weights with the cast that follows
 //   kind "batch_norm": batch norm in training with what is added to its result and an activation
+//   kind "norm_backward": the gradient of a norm of rows with the sum that it is added to
 //   kinds "attention_backward" and "attention": with the views of operands and results
 //   kind "batch_norm_backward": its gradient behind that of an activation, whose operand is computed again
 #pragma once

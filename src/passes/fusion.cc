@@ -7,6 +7,7 @@
 #include "passes/fuse_blocks.h"
 #include "passes/fuse_training.h"
 #include "passes/group.h"
+#include "passes/narrow_reads.h"
 #include "passes/rewrite.h"
 
 namespace pelton::passes {
@@ -49,6 +50,17 @@ bool try_group(Graph& g, const std::vector<NodeId>& members, const char* kind, c
   return false;
 }
 
+// A cast to more bits that only groups read: they take it along, and the value is stored in the fewer.
+bool read_through(const Graph& g, NodeId id) {
+  if (!g[id].is("cast") || g.is_output(result(g, id)) ||
+      bits(g.type(input(g, id, 0)).dtype) >= bits(g.type(result(g, id)).dtype))
+    return false;
+  const auto& uses = g[result(g, id)].uses;
+  return std::all_of(uses.begin(), uses.end(), [&](Use u) {
+    return elementwise(g, u.user) || g[u.user].op->family == Family::reduction;
+  });
+}
+
 // anchor -> elementwise -> elementwise ..., each the only user of the one before and of the same shape;
 // `gated`: behind the product with factors that gate_of() finds.
 bool fuse_chain(Graph& g, NodeId anchor, const char* kind, bool gated, const Context& context) {
@@ -64,6 +76,7 @@ bool fuse_chain(Graph& g, NodeId anchor, const char* kind, bool gated, const Con
     v = result(g, user);
   }
   for (; chain.size() > (gated ? 0 : 1); chain.pop_back()) {
+    if (context.target.kind == device::Kind::cuda && read_through(g, chain.back())) continue;
     size_t count = chain.size();
     NodeId first = chain.front();
     std::vector<NodeId> members = chain;
@@ -157,6 +170,7 @@ bool split_casts(Graph& g, const Context& context) {
 bool fusion(Graph& graph, const Context& context) {
   bool changed = remove_dead(graph);  // a group of dead nodes would have no result
   if (context.target.kind == device::Kind::cuda) {
+    changed |= narrow_reads(graph, context);
     changed |= fuse_squeeze_excite(graph, context);
     changed |= fuse_attention_views(graph, context);
     changed |= fuse_training(graph, context);

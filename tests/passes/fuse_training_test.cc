@@ -111,3 +111,12 @@ TEST_CASE("fuse_training: attention and its gradient take their views, which the
   CHECK(ops_after(kText) == "fused neg fused");
   CHECK(ops_after(kText, nothing).find("fused") == std::string::npos);
 }
+
+TEST_CASE("fuse_training: the gradient of a norm of rows takes the sum behind it") {
+  CHECK(ops_after(
+            R"(graph "g"(%g: f32[2,4], %x: f32[2,4], %m: f32[2,1], %r: f32[2,1], %s: f32[4], %o: f32[2,4]) {
+    %d, %ds, %db = layer_norm_backward(%g, %x, %m, %r, %s) {axis = 1} : f32[2,4], f32[4], f32[4]
+    %y = add(%o, %d) : f32[2,4]
+    return %y, %ds, %db
+  })") == "fused");
+}

@@ -70,8 +70,8 @@ void check_weights(GpuCase& c) {
   }
   add_weights_direct(p, methods);
   for (const auto& m : methods) {
-    // What is rounded to the type of the operands on the way is judged where the node stands alone. Of plain f32
-    // data one of cuDNN's engines (9.19) errs by three times what the rule allows.
+    // What is rounded to the type of the operands on the way is judged where the node stands alone. Of plain
+    // f32 data one of cuDNN's engines (9.19) errs by three times what the rule allows.
     if (m->name().ends_with(" narrow") && p.result != p.x.dtype) continue;
     if (m->name().starts_with("cudnn") && p.x.dtype == DType::f32 && p.plain()) continue;
     CAPTURE(m->name());

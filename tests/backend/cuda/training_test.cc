@@ -83,6 +83,26 @@ TEST_CASE("gradients of layer_norm and rms_norm over rows of many sizes") {
         }
 }
 
+TEST_CASE("gradients of norms with a sum behind them") {
+  PELTON_NEEDS_GPU();
+  for (const char* type : kTypes)
+    for (int64_t size : {7, 768, 5001}) {
+      const DType t = *dtype_from_name(type);
+      const Dims x = {40, size}, stat = {40, 1};
+      const std::string p = cat("f32", Dims{size}), data = cat(type, x);
+      const std::string text = cat(
+          "graph \"g\"(%g: ", data, ", %x: ", data, ", %m: f32[40,1], %r: f32[40,1], %s: ", p, ", %o: ", data,
+          ") { %dx, %ds, %db = layer_norm_backward(%g, %x, %m, %r, %s) {axis = 1} : ", data, ", ", p, ", ", p,
+          " %y = add(%o, %dx) : ", data, " return %ds, %db, %y }");
+      CAPTURE(text);
+      GpuCase(text,
+              {random(t, x, 1), random(t, x, 2), random(DType::f32, stat, 3, -0.2, 0.2),
+               random(DType::f32, stat, 4, 0.5, 1), random(DType::f32, {size}, 5), random(t, x, 6)},
+              {"norm_backward", {}, {}})
+          .check("cuda.norm_backward");
+    }
+}
+
 TEST_CASE("cross entropy and its gradient: rows that start anywhere, every reduction, ignored labels") {
   PELTON_NEEDS_GPU();
   for (const char* type : kTypes)

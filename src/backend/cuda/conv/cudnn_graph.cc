@@ -222,7 +222,8 @@ std::vector<std::shared_ptr<const CudnnPlan>> CudnnGraph::plans(const CudnnPlanW
           holds(numeric, CUDNN_NUMERICAL_NOTE_WINOGRAD) ||
           holds(numeric, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4) ||
           holds(numeric, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6) ||
-          holds(numeric, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13) || holds(numeric, CUDNN_NUMERICAL_NOTE_FFT) ||
+          holds(numeric, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13) ||
+          holds(numeric, CUDNN_NUMERICAL_NOTE_FFT) ||
           (!wishes.tensor_cores && holds(numeric, CUDNN_NUMERICAL_NOTE_TENSOR_CORE)) ||
           (!wishes.compiled_at_run_time && holds(behaviour, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION)))
         continue;

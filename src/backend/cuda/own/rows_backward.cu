@@ -107,6 +107,12 @@ __global__ void __launch_bounds__(kBlock) kernel(const RowsBackward d) {
       if (at >= d.size) continue;
 #pragma unroll
       for (int e = 0; e < V; ++e) g[c][e] = rstd * (g[c][e] - shift - h[c][e] * slope);
+      if (d.added) {
+        float more[V];
+        load_v<V>(static_cast<const T*>(d.added) + row * d.size + at, more);
+#pragma unroll
+        for (int e = 0; e < V; ++e) g[c][e] += more[e];
+      }
       store_v<V>(static_cast<T*>(d.dx) + row * d.size + at, g[c]);
     }
   }
@@ -155,9 +161,11 @@ __global__ void __launch_bounds__(kBlock) long_kernel(const RowsBackward d) {
     }
     sums = block_sum(sums, shared);
     const float shift = d.mean ? sums.x / d.size : 0.0f, slope = sums.y / d.size;
-    for (int i = threadIdx.x; i < d.size; i += kBlock)
-      static_cast<T*>(d.dx)[row * d.size + i] =
-          from_float<T>(rstd * (scaled(i) - shift - (to_float(x[i]) - mean) * rstd * slope));
+    for (int i = threadIdx.x; i < d.size; i += kBlock) {
+      float v = rstd * (scaled(i) - shift - (to_float(x[i]) - mean) * rstd * slope);
+      if (d.added) v += to_float(static_cast<const T*>(d.added)[row * d.size + i]);
+      static_cast<T*>(d.dx)[row * d.size + i] = from_float<T>(v);
+    }
   }
 }
 // Sums over a share of the rows, a thread a column: partial[block.y][2][size].
@@ -200,7 +208,7 @@ __global__ void __launch_bounds__(kBlock) finish_kernel(const RowsBackward d, in
 }
 
 bool aligned(const RowsBackward& d) {
-  for (const void* p : {d.g, d.x, d.scale, const_cast<const void*>(d.dx)})
+  for (const void* p : {d.g, d.x, d.scale, d.added, const_cast<const void*>(d.dx)})
     if (reinterpret_cast<uintptr_t>(p) % 16 != 0) return false;
   return true;
 }

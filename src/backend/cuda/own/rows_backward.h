@@ -12,6 +12,7 @@ namespace pelton::backend::cuda {
 struct RowsBackward {
   const void *g = nullptr, *x = nullptr, *scale = nullptr;  // scale [size] of scale_type, or null
   const float *mean = nullptr, *rstd = nullptr;             // [rows]; no mean: rms_norm
+  const void* added = nullptr;                              // as dx, added to it; or null
   void *dx = nullptr, *dscale = nullptr, *dbias = nullptr;  // the last two [size] of parameter_type, or null
   float* scratch = nullptr;                                 // rows_backward_scratch_bytes()
   Elem type = Elem::f16, scale_type = Elem::f32, parameter_type = Elem::f32;
