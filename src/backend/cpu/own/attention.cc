@@ -58,6 +58,7 @@ class AttentionKernel final : public Kernel {
     const int64_t work = std::min(split_, queries_) * keys_ * (depth_ + width_ + 16);
     grain_ = std::max(grain_for(units_, work / 8), (units_ + 15) / 16);
     block_keys_ = std::min(keys_, kKeys);
+    columns_ = whole(block_keys_);
   }
   int64_t scratch_bytes() const override {
     return units_ ? (units_ + grain_ - 1) / grain_ * chunk_floats() * 4 : 0;
@@ -70,11 +71,13 @@ class AttentionKernel final : public Kernel {
   }
 
  private:
-  // Per chunk: transposed keys [D, block], values [block, E], queries [64, D], scores [64, block], results
-  // [64, E], maxima, sums, a row of mask.
+  // Columns that no product treats one by one.
+  static int64_t whole(int64_t columns) { return (columns + 15) / 16 * 16; }
+  // Per chunk: transposed keys [D, columns], values [columns, E], scaled queries [64, D], scores [64,
+  // columns], results [64, E], maxima, sums, a row of mask.
   int64_t chunk_floats() const {
-    return (block_keys_ * (depth_ + width_ + kQueries + 1) + kQueries * (depth_ + width_ + 2) + 15 + 64) /
-           16 * 16;
+    return (columns_ * (depth_ + width_ + kQueries + 1) + kQueries * (depth_ + width_ + 2) + 15 + 64) / 16 *
+           16;
   }
   void load(const void* from, int64_t index, int64_t stride, float* to, int64_t count) const {
     load_(static_cast<const std::byte*>(from) + index * (bits(type_) / 8), stride, to, count);
@@ -82,10 +85,10 @@ class AttentionKernel final : public Kernel {
 
   void unit(int64_t pair, int64_t part, const RunArgs& args, float* memory) const {
     float* keys_t = memory;
-    float* values = keys_t + depth_ * block_keys_;
-    float* mask = values + block_keys_ * width_;
-    float* scores = mask + block_keys_;
-    float* q = scores + kQueries * block_keys_;
+    float* values = keys_t + depth_ * columns_;
+    float* mask = values + columns_ * width_;
+    float* scores = mask + columns_;
+    float* q = scores + kQueries * columns_;
     float* result = q + kQueries * depth_;
     float* top = result + kQueries * width_;
     float* sum = top + kQueries;
@@ -95,6 +98,7 @@ class AttentionKernel final : public Kernel {
     for (int64_t l0 = part * split_; l0 < std::min(queries_, (part + 1) * split_); l0 += kQueries) {
       const int64_t rows = std::min(kQueries, queries_ - l0);
       load(args.in[0], (pair * queries_ + l0) * depth_, 1, q, rows * depth_);
+      for (int64_t i = 0; i < rows * depth_; ++i) q[i] *= scale_;
       std::fill_n(top, rows, -HUGE_VALF);
       std::fill_n(sum, rows, 0.0f);
       std::fill_n(result, rows * width_, 0.0f);
@@ -107,13 +111,13 @@ class AttentionKernel final : public Kernel {
           load(args.in[2], (g * keys_ + m0) * width_, 1, values, count * width_);
           loaded = true;
         }
-        gemm_(rows, count, depth_, q, depth_, keys_t, block_keys_, scores, block_keys_, false);
+        gemm_(rows, whole(count), depth_, q, depth_, keys_t, columns_, scores, columns_, false);
         for (int64_t r = 0; r < rows; ++r) {
-          float* s = scores + r * block_keys_;
+          float* s = scores + r * columns_;
           finish_scores(s, n, h, l0 + r, m0, count, args, mask);
           soften(s, count, top[r], sum[r], result + r * width_);
         }
-        gemm_(rows, width_, count, scores, block_keys_, values, width_, result, width_, true);
+        gemm_(rows, width_, count, scores, columns_, values, width_, result, width_, true);
       }
       for (int64_t r = 0; r < rows; ++r) {
         float* y = result + r * width_;
@@ -126,13 +130,15 @@ class AttentionKernel final : public Kernel {
       }
     }
   }
-  // [count, D] to [D, block]
+  // [count, D] to [D, columns], with zeros up to a whole vector
   void load_keys(const void* from, int64_t first, int64_t count, float* to) const {
-    for (int64_t d = 0; d < depth_; ++d) load(from, first * depth_ + d, depth_, to + d * block_keys_, count);
+    for (int64_t d = 0; d < depth_; ++d) {
+      load(from, first * depth_ + d, depth_, to + d * columns_, count);
+      std::fill(to + d * columns_ + count, to + d * columns_ + whole(count), 0.0f);
+    }
   }
   void finish_scores(float* s, int64_t n, int64_t h, int64_t l, int64_t m0, int64_t count,
                      const RunArgs& args, float* mask) const {
-    for (int64_t m = 0; m < count; ++m) s[m] *= scale_;
     if (cap_ != 0) {
       for (int64_t m = 0; m < count; ++m) s[m] /= cap_;
       Step step;
@@ -183,6 +189,7 @@ class AttentionKernel final : public Kernel {
   }
 
   int64_t n_, heads_, queries_, depth_, groups_, keys_, width_;
+  int64_t columns_ = 0;  // of a block of keys, in whole vectors
   int64_t splits_ = 1, split_ = kQueries, units_ = 0, grain_ = 1, block_keys_ = 0;
   DType type_ = DType::f32, mask_type_ = DType::f32;
   int64_t mask_strides_[4] = {};
