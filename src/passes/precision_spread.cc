@@ -40,7 +40,7 @@ constexpr std::array kWhole = {"softmax",
                                "reduce_max",
                                "reduce_min",
                                "max_pool",
-                               "average_pool",
+                               "avg_pool",
                                "sigmoid",
                                "tanh",
                                "relu",
@@ -54,7 +54,7 @@ constexpr std::array kWhole = {"softmax",
                                "abs",
                                "erf",
                                "max_pool_backward",
-                               "average_pool_backward"};
+                               "avg_pool_backward"};
 
 // Ops of several results whose first one has the type of their data, the operands named here; the others keep
 // theirs.
