@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The peer of ensemble_rate.py: one program that calls three plans back to back, one thread of callers each with its own
-// contexts, for some seconds. Prints calls of the whole chain a second.
+// The peer of ensemble_rate.py: one program that calls three plans back to back, one thread of callers each
+// with its own contexts, for some seconds. Prints calls of the whole chain a second.
 //
 //   back_to_back SECONDS THREADS WIDTH PLAN PLAN PLAN
 #include <pelton/pelton.h>

@@ -3,7 +3,7 @@
 
     perf_analyzer_modes.py BUILD [-o FILE] -- PERF_ANALYZER...
 
-PERF_ANALYZER... is the command that runs it, such as `chroot trixie /opt/perf_analyzer`: the published wheel wants a newer C
+PERF_ANALYZER... is the command that runs it, perhaps in a chroot of a newer system: the published wheel wants a newer C
 library than Debian 12 has, and libcudart.so also for system shared memory.
 """
 import argparse
@@ -66,7 +66,7 @@ def main():
     parser.add_argument("-o", "--output", type=pathlib.Path)
     parser.add_argument("command", nargs="+")
     args = parser.parse_args()
-    version = subprocess.run([*args.command, "--version"], capture_output=True, text=True).stdout.strip()
+    version = subprocess.run([*args.command, "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout.strip()
     report = {"client": version, "load_average": os.getloadavg()[0], "modes": {}}
     with tempfile.TemporaryDirectory() as folder:
         for name, config in MODELS.items():

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the server asks of NVIDIA's libraries, with libraries of the tests in their place; tests/gpu has the real ones."""
+"""What the server asks of NVIDIA's libraries, with libraries of the tests in their place, and a real GPU if there is one."""
 import base64
+import json
 import pathlib
 import re
 import subprocess
@@ -8,7 +9,8 @@ import tempfile
 
 import numpy as np
 import pytest
-from conftest import add_model, identity
+from conftest import add_model, binary, identity
+from onnx import TensorProto, helper, numpy_helper
 
 REASON = "tritonclient is not installed"
 http = pytest.importorskip("tritonclient.http", reason=REASON)
@@ -195,3 +197,25 @@ def test_summaries_on_request(serve):
     server = serve("--device=cpu")
     server.infer("id", [1])
     assert "summary" not in server.request("/metrics", base=server.metrics)[2].decode()
+
+
+def test_instances_run_on_the_gpu_of_this_machine(serve):
+    """The same model on the CPU and on a GPU, alone and in batches: the same answers."""
+    report = subprocess.run([binary(), "--json", "doctor"], capture_output=True, text=True, check=True)
+    if not json.loads(report.stdout)["gpu"].get("devices"):
+        pytest.skip("no GPU that this build can use")
+    weight = numpy_helper.from_array(np.random.default_rng(1).standard_normal((64, 64)).astype(np.float32), "w")
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Tanh", ["h"], ["y"])], "g",
+                              [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 64])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 64])], [weight])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    for name, group in (("cpu", "kind: KIND_CPU"), ("gpu", "kind: KIND_GPU count: 2"), ("auto", "")):
+        add_model(serve.repository, name, 'backend: "onnxruntime" max_batch_size: 16 dynamic_batching { } instance_group { %s }' % group,
+                  files={"1/model.onnx": model})
+    client = http.InferenceServerClient(serve().http)
+    for rows in (1, 3, 16):
+        x = np.random.default_rng(rows).standard_normal((rows, 64)).astype(np.float32)
+        given = http.InferInput("x", list(x.shape), "FP32")
+        given.set_data_from_numpy(x)
+        for name in ("cpu", "gpu", "auto"):
+            np.testing.assert_allclose(client.infer(name, [given]).as_numpy("y"), np.tanh(x @ numpy_helper.to_array(weight)), rtol=1e-4, atol=1e-5)
