@@ -235,7 +235,7 @@ runtime::Plan compile(Graph graph, const device::Target& target, const Options& 
 
   // Training steps: whoever updates a parameter writes its lower form as well.
   if (target.kind == device::Kind::cuda &&
-      p.run("low_copies", [&] { return passes::keep_low_copies(graph, context); }))
+      p.run("low_copies", [&] { return passes::keep_low_copies(graph); }))
     clean_up();
   p.print("low_copies");
 

@@ -141,7 +141,7 @@ bool is_reduction(const Graph& g, NodeId id) {
 
 // Each group that reads a value of fewer bytes through a cast gets a cast of its own: shared by two groups,
 // it would be stored in the wider type.
-bool split_casts(Graph& g, const Context& context) {
+bool split_casts(Graph& g) {
   bool changed = false;
   for (NodeId id : std::vector<NodeId>(g.order())) {
     if (!g[id].is("cast") || g[result(g, id)].uses.size() < 2 || g.is_output(result(g, id)) ||
@@ -158,7 +158,6 @@ bool split_casts(Graph& g, const Context& context) {
       Builder b(g, id);
       b.set_name(g[id].name);
       g.set_input(u.user, u.input, b.cast(input(g, id, 0), g.type(result(g, id)).dtype));
-      context.count("fusion/split_cast");
       changed = true;
     }
   }
@@ -174,7 +173,7 @@ bool fusion(Graph& graph, const Context& context) {
     changed |= fuse_squeeze_excite(graph, context);
     changed |= fuse_attention_views(graph, context);
     changed |= fuse_training(graph, context);
-    changed |= split_casts(graph, context);
+    changed |= split_casts(graph);
   }
   for (NodeId id : std::vector<NodeId>(graph.order())) {
     if (!graph[id].alive) continue;

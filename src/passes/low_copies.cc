@@ -19,7 +19,7 @@ Tensor low_copy(const Tensor& value, DType low) {
   return out;
 }
 
-bool keep_low_copies(Graph& graph, const Context& context) {
+bool keep_low_copies(Graph& graph) {
   bool changed = false;
   const size_t count = graph.slots.size();
   for (size_t i = 0; i < count; ++i) {
@@ -49,7 +49,6 @@ bool keep_low_copies(Graph& graph, const Context& context) {
       b.set_name(cat("update ", parameter.name));
       graph.slots.back().next = b.cast(parameter.next, low);
     }
-    context.count("precision/low_copy");
     changed = true;
   }
   if (changed) remove_dead(graph);

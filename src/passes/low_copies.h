@@ -2,14 +2,14 @@
 // Lower forms of parameters as state, for training steps on devices.
 #pragma once
 
-#include "passes/pass.h"
+#include "ir/graph.h"
 
 namespace pelton::passes {
 
 // A parameter that is cast to a lower type gets a state slot "low.NAME" of kind cache that holds the cast, so
 // that the update which writes the parameter writes it in the same pass. Whoever sets the parameter sets it
 // as well.
-bool keep_low_copies(ir::Graph& graph, const Context& context);
+bool keep_low_copies(ir::Graph& graph);
 Tensor low_copy(const Tensor& value, DType low);  // f32 as f16 or bf16
 
 }  // namespace pelton::passes

@@ -116,7 +116,7 @@ TEST_CASE("precision: parameters that meet low values are cast, and updates keep
   passes::Context device;
   device.target = device::cuda_target(90);
   CHECK(passes::precision(g, "bf16", device));
-  CHECK(passes::keep_low_copies(g, device));
+  CHECK(passes::keep_low_copies(g));
   verify(g, "pass");
   REQUIRE(g.slots.size() == 4);
   CHECK(g.slots[2].name == "low.w");
@@ -132,7 +132,7 @@ TEST_CASE("precision: parameters that meet low values are cast, and updates keep
                                Tensor::from<int64_t>({2}, {1, 3})};
   auto result = interp::run(g, in);
   CHECK(result.next_state[2].tensor.get_double(15) == 8);
-  CHECK(passes::keep_low_copies(g, device) == false);
+  CHECK(passes::keep_low_copies(g) == false);
 }
 
 TEST_CASE("precision: layers named by module path stay in f32, with what is below them") {
