@@ -125,6 +125,7 @@ int dry_run(train::Trainer& trainer, const Options& o, const Globals& globals) {
                     {"state_bytes", d.state_bytes},
                     {"memory_bytes", d.memory_bytes},
                     {"step_seconds", d.step_seconds},
+                    {"resident_seconds", d.resident_seconds},
                     {"step_cpu_seconds", d.step_cpu_seconds},
                     {"implementations", d.implementations},
                     {"node_seconds", d.node_seconds}}
@@ -144,6 +145,9 @@ int dry_run(train::Trainer& trainer, const Options& o, const Globals& globals) {
   print_line(cat("step         ", d.nodes, " nodes, ", fixed(d.flops * 1e-9, 3), " GFLOP, ",
                  fixed(d.step_seconds * 1e3, 1), " ms on ", threads(), " threads; the run about ",
                  time_text(total)));
+  if (d.resident_seconds > 0)
+    print_line(cat("             ", fixed(d.resident_seconds * 1e3, 2),
+                   " ms where the batch lies on the device already"));
   print_line(cat("memory       ", bytes_text(static_cast<double>(d.memory_bytes)),
                  ", of it parameters and state ", bytes_text(static_cast<double>(d.state_bytes))));
   std::vector<std::pair<double, std::string>> slowest;

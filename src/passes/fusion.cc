@@ -6,6 +6,7 @@
 
 #include "passes/fuse_blocks.h"
 #include "passes/fuse_training.h"
+#include "passes/fuse_updates.h"
 #include "passes/group.h"
 #include "passes/narrow_reads.h"
 #include "passes/rewrite.h"
@@ -174,6 +175,7 @@ bool fusion(Graph& graph, const Context& context) {
     changed |= fuse_attention_views(graph, context);
     changed |= fuse_training(graph, context);
     changed |= split_casts(graph);
+    changed |= fuse_updates(graph, context);
   }
   for (NodeId id : std::vector<NodeId>(graph.order())) {
     if (!graph[id].alive) continue;
@@ -194,6 +196,7 @@ bool fusion(Graph& graph, const Context& context) {
     if (members.size() < 2) continue;
     changed |= try_group(graph, members, reduction ? "reduce" : "pointwise", context);
   }
+  if (context.target.kind == device::Kind::cuda) changed |= order_updates(graph);
   remove_dead(graph);  // constants that a split group has copies of
   return changed;
 }

@@ -46,7 +46,7 @@ bool keep_low_copies(Graph& graph) {
       if (graph[c].get_dtype("to") == low) graph.replace_uses(graph[c].outputs[0], old);
     if (parameter.next) {
       Builder b(graph);
-      b.set_name(cat("update ", parameter.name));
+      b.set_name(cat("update/", parameter.name));
       graph.slots.back().next = b.cast(parameter.next, low);
     }
     changed = true;

@@ -149,7 +149,7 @@ bool spread(Graph& g, NodeId id, DType low) {
       any = true;
     } else if (is_parameter(g, v)) {
       parameters.push_back(i);
-      any |= n.is("gather") && i == 0;
+      any |= (n.is("gather") || n.is("pad")) && i == 0;
     } else if (const Tensor* t = g.constant(v)) {
       std::optional<Tensor> r = rounded(*t, low);
       if (!r) return false;

@@ -2,6 +2,8 @@
 // What a run would take: the step compiled, described and, where it can run, timed on one batch.
 #include <time.h>
 
+#include <tuple>
+
 #include "base/clock.h"
 #include "ir/op.h"
 #include "ir/text.h"
@@ -73,25 +75,29 @@ DryRun Trainer::dry_run() {
     // as they do in a run.
     const bool ahead = e.device() != nullptr;
     const int round = ahead ? kRound : 1;
-    auto steps = [&](int count) {
+    auto steps = [&](int count, bool resident) {
       for (int i = 0; i < count; ++i) {
         if (m.current->running() == m.current->most_running()) m.current->finish();
-        m.current->start(in, m.key());
+        m.current->start(in, m.key(), resident);
       }
       while (m.current->running() > 0) m.current->finish();
     };
-    steps(ahead ? kUntilPlayed : 1);
-    std::vector<double> seconds, cpu_seconds;
-    Stopwatch all;
-    while (seconds.size() < kFewestTimed || (all.seconds() < kTimedSeconds && seconds.size() < kMostTimed)) {
-      Stopwatch watch;
-      double before = cpu_time();
-      steps(round);
-      seconds.push_back(watch.seconds() / round);
-      cpu_seconds.push_back((cpu_time() - before) / round);
-    }
-    r.step_seconds = median(std::move(seconds));
-    r.step_cpu_seconds = median(std::move(cpu_seconds));
+    auto time = [&](bool resident) {
+      std::vector<double> seconds, cpu_seconds;
+      Stopwatch all;
+      while (seconds.size() < kFewestTimed ||
+             (all.seconds() < kTimedSeconds && seconds.size() < kMostTimed)) {
+        Stopwatch watch;
+        double before = cpu_time();
+        steps(round, resident);
+        seconds.push_back(watch.seconds() / round);
+        cpu_seconds.push_back((cpu_time() - before) / round);
+      }
+      return std::pair(median(std::move(seconds)), median(std::move(cpu_seconds)));
+    };
+    steps(ahead ? kUntilPlayed : 1, false);
+    std::tie(r.step_seconds, r.step_cpu_seconds) = time(false);
+    if (ahead) r.resident_seconds = time(true).first;
     r.node_seconds = m.current->times(in, m.key());
   } catch (const Error& e) {
     m.check_memory_message(e);

@@ -58,9 +58,9 @@ std::map<std::string, Tensor> Program::run(const std::vector<Tensor>& inputs, co
   return finish();
 }
 
-void Program::start(const std::vector<Tensor>& inputs, const ir::RandomKey& random) {
+void Program::start(const std::vector<Tensor>& inputs, const ir::RandomKey& random, bool resident) {
   if (queue_)
-    queue_->start(inputs, random);
+    queue_->start(inputs, random, resident);
   else
     finished_.push_back(context_.run_tensors(inputs, {.random = random}));
 }

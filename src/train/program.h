@@ -26,7 +26,8 @@ class Program {
   std::map<std::string, Tensor> run(const std::vector<Tensor>& inputs, const ir::RandomKey& random);
   // The same in two halves, so that on a device the next run can be prepared while one is on its way: at most
   // most_running() runs are started and not finished. They finish in order.
-  void start(const std::vector<Tensor>& inputs, const ir::RandomKey& random);
+  // `resident`: see StepQueue::start().
+  void start(const std::vector<Tensor>& inputs, const ir::RandomKey& random, bool resident = false);
   std::map<std::string, Tensor> finish();
   size_t running() const;
   size_t most_running() const;
@@ -49,8 +50,8 @@ class Program {
  private:
   std::vector<std::string> inputs_, outputs_, trained_;
   std::shared_ptr<const runtime::Executable> executable_;
-  mutable runtime::Context context_;           // reading state may bring it over from a device
-  std::unique_ptr<StepQueue> queue_;           // on a device
+  std::unique_ptr<StepQueue> queue_;  // on a device; its stream outlives the context, which waits for it
+  mutable runtime::Context context_;  // reading state may bring it over from a device
   std::deque<std::vector<Tensor>> finished_;   // on the host, which is done when start() returns
   std::map<std::string, size_t> slots_, low_;  // low_: lower forms of parameters, which follow them
 };

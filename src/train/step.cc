@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "autodiff/autodiff.h"
+#include "train/pad_classes.h"
 
 namespace pelton::train {
 
@@ -107,6 +108,13 @@ ValueId blend_reversed(Builder& b, ValueId x, ValueId weight) {
   return b.add(back, b.mul(b.sub(x, back), b.cast(weight, b.dtype(x))));
 }
 
+// The model's output, a large head grown. Smoothing spreads over the model's own classes.
+ValueId with_classes(Builder& b, ValueId y, const Trainable& model, const StepOptions& o) {
+  bool last = model.class_axis() == -1 || model.class_axis() == b.rank(y) - 1;
+  if (o.class_multiple <= 1 || !has_classes(o.loss) || o.loss.label_smoothing != 0 || !last) return y;
+  return pad_classes(b, y, o.class_multiple);
+}
+
 class StepBuilder {
  public:
   StepBuilder(const Trainable& model, const StepOptions& o, StepGraph& s)
@@ -206,7 +214,7 @@ class StepBuilder {
     set_valid(m);
     if (o_.mix)
       for (ValueId& v : in) v = blend_reversed(b_, v, mix_);
-    ValueId y = model_.build(net_, in);
+    ValueId y = with_classes(b_, model_.build(net_, in), model_, o_);
     Loss loss = build_loss(net_, y, targets_[m], model_.class_axis(), o_.loss);
     ValueId sum = loss.sum;
     if (o_.mix) {
@@ -327,14 +335,14 @@ class StepBuilder {
     // Statistics are small and chosen as they are. Parameters and their state are kept by factors of zero and
     // one on what the step adds.
     for (size_t i : statistics) {
-      b_.set_name(cat("update ", s_.graph.slots[i].name));
+      b_.set_name(cat(kUpdate, "/", s_.graph.slots[i].name));
       s_.graph.slots[i].next = b_.select(finite_, s_.graph.slots[i].next, s_.graph.slots[i].old_value);
     }
     ValueId zero = b_.scalar(DType::f32, 0), guarded_rate = b_.select(finite_, rate, zero);
     for (size_t i = 0; i < values_.size(); ++i) {
       const std::string& name = s_.trained[i];
       const ParameterGroup* g = group_of(o_, name);
-      b_.set_name(cat("update ", name));
+      b_.set_name(cat(kUpdate, "/", name));
       Update u(b_, args_, name);
       u.value = values_[i];
       ValueId grad = b_.cast(grads_[i], DType::f32);
@@ -417,7 +425,7 @@ StepGraph build_eval_step(const Trainable& model, const StepOptions& o) {
   ValueId valid = s.graph.add_input(Type::tensor(DType::i64, {}), "valid");
   s.inputs.push_back(target);
   s.inputs.emplace_back("valid");
-  ValueId y = model.build(net, adapted(net, model, o, raw));
+  ValueId y = with_classes(b, model.build(net, adapted(net, model, o, raw)), model, o);
   net.set_valid(valid);
   LossOptions plain = o.loss;
   plain.label_smoothing = 0;

@@ -59,6 +59,7 @@ struct StepOptions {
   double clip_norm = 0;             // of all gradients together; 0: none
   double average = 0;               // decay of the moving average of parameters; 0: none
   int64_t memory_budget_bytes = 0;  // above it results are computed again for the backward pass; 0: never
+  int64_t class_multiple = 1;       // large heads are grown to it (pad_classes.h)
   std::vector<ParameterGroup> groups;
   int64_t epoch = 0;  // decides which groups are frozen
   LossScaling scaling;
@@ -69,6 +70,10 @@ struct StepOptions {
   std::vector<std::optional<InputForm>> forms;  // one a model input; none: as the model declares it
   bool accuracy = false;                        // counts right answers in training too
 };
+
+// Nodes that update state are named below it; their arithmetic stays in f32
+// (compiler::Options::full_precision).
+inline constexpr const char* kUpdate = "update";
 
 struct StepGraph {
   ir::Graph graph;

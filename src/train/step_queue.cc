@@ -3,11 +3,22 @@
 
 #include <cstring>
 
+#include "base/thread_pool.h"
+
 namespace pelton::train {
 
 namespace {
 
 constexpr int64_t kAlignment = 256;
+constexpr int64_t kCopiedAtOnce = 4 << 20;  // by one thread
+
+// Batches of pictures are large beside what one core moves.
+void copy_bytes(std::byte* to, const void* from, int64_t bytes) {
+  auto source = static_cast<const std::byte*>(from);
+  parallel_for(0, bytes, kCopiedAtOnce, [&](int64_t begin, int64_t end) {
+    std::memcpy(to + begin, source + begin, static_cast<size_t>(end - begin));
+  });
+}
 
 }  // namespace
 
@@ -45,12 +56,29 @@ StepQueue::~StepQueue() {
   }
 }
 
-void StepQueue::start(const std::vector<Tensor>& inputs, const ir::RandomKey& random) {
+void StepQueue::upload(Lane& lane, const std::vector<Tensor>& inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Part& part = inputs_[i];
+    if (inputs[i].dtype() != part.dtype || inputs[i].dims() != part.dims)
+      fail(ErrorCode::bad_shape,
+           cat("expected ", ir::Type::tensor(part.dtype, to_shape(part.dims)).str(), ", got ",
+               inputs[i].str()),
+           cat("input ", i, " of the step"));
+    if (part.bytes == 0) continue;
+    copy_bytes(lane.staged.bytes_at(part.offset), inputs[i].data(), part.bytes);
+    copy_->upload(lane.inputs.bytes_at(part.offset), lane.staged.bytes_at(part.offset), part.bytes);
+  }
+  copy_->record(*lane.uploaded);
+  compute_->wait(*lane.uploaded);
+}
+
+void StepQueue::start(const std::vector<Tensor>& inputs, const ir::RandomKey& random, bool resident) {
   PELTON_CHECK(pending_ < kMost && inputs.size() == inputs_.size(), pending_, " steps, ", inputs.size(),
                " inputs");
   std::shared_ptr<device::Device> device = executable_.shared_device();
   device->activate();
-  if (lanes_.size() <= next_) {
+  bool filled = lanes_.size() > next_;
+  if (!filled) {
     using Where = device::Memory::Where;
     Lane lane;
     lane.staged = {device, input_bytes_, "inputs of a step on their way", Where::pinned};
@@ -62,19 +90,7 @@ void StepQueue::start(const std::vector<Tensor>& inputs, const ir::RandomKey& ra
     lanes_.push_back(std::move(lane));
   }
   Lane& lane = lanes_[next_];
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const Part& part = inputs_[i];
-    if (inputs[i].dtype() != part.dtype || inputs[i].dims() != part.dims)
-      fail(ErrorCode::bad_shape,
-           cat("expected ", ir::Type::tensor(part.dtype, to_shape(part.dims)).str(), ", got ",
-               inputs[i].str()),
-           cat("input ", i, " of the step"));
-    if (part.bytes == 0) continue;
-    std::memcpy(lane.staged.bytes_at(part.offset), inputs[i].data(), static_cast<size_t>(part.bytes));
-    copy_->upload(lane.inputs.bytes_at(part.offset), lane.staged.bytes_at(part.offset), part.bytes);
-  }
-  copy_->record(*lane.uploaded);
-  compute_->wait(*lane.uploaded);
+  if (!filled || !resident) upload(lane, inputs);
   for (size_t i = 0; i < inputs_.size(); ++i)
     context_.bind_device_input(i, inputs_[i].dims, lane.inputs.bytes_at(inputs_[i].offset));
   for (size_t i = 0; i < outputs_.size(); ++i)

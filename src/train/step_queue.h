@@ -18,8 +18,9 @@ class StepQueue {
   StepQueue(const runtime::Executable& executable, runtime::Context& context);
   ~StepQueue();  // waits for what is on its way
 
-  // Enqueues a step; fewer than kMost are on their way. The tensors are copied before it returns.
-  void start(const std::vector<Tensor>& inputs, const ir::RandomKey& random);
+  // Enqueues a step; fewer than kMost are on their way. The tensors are copied before it returns. `resident`:
+  // every batch is the same, so that a buffer that holds one already is not filled again.
+  void start(const std::vector<Tensor>& inputs, const ir::RandomKey& random, bool resident = false);
   size_t pending() const { return pending_; }
   // Waits for the oldest step; its results.
   std::vector<Tensor> finish();
@@ -38,6 +39,7 @@ class StepQueue {
     Dims dims;
     int64_t offset, bytes;
   };
+  void upload(Lane& lane, const std::vector<Tensor>& inputs);
   static std::vector<Part> layout(const ir::Graph& g, const std::vector<ir::ValueId>& values, int64_t& bytes);
 
   const runtime::Executable& executable_;

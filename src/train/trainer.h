@@ -44,6 +44,7 @@ struct DryRun {
   int64_t nodes = 0, state_bytes = 0, memory_bytes = 0;
   double flops = 0;             // of a step
   double step_seconds = 0;      // median, measured on one batch
+  double resident_seconds = 0;  // likewise, where the batch lies on the device already; 0 on the CPU
   double step_cpu_seconds = 0;  // processor time of all threads, likewise
   std::map<std::string, int64_t> implementations;
   std::map<std::string, double> node_seconds;  // of one step, by implementation and op

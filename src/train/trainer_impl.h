@@ -43,6 +43,8 @@ inline bool larger_is_better(const std::string& metric) {
   return metric != "loss" && metric != "perplexity";
 }
 
+constexpr int64_t kClassMultiple = 64;  // sizes of products that tensor cores take whole
+
 struct Trainer::Impl {
   // An update that was started and whose results nobody has looked at.
   struct OnWay {
@@ -77,8 +79,11 @@ struct Trainer::Impl {
     step.schedule = make_schedule(recipe, updates, epoch_updates);
     compile_options.precision = recipe.precision;
     compile_options.full_precision.insert(recipe.full_precision.begin(), recipe.full_precision.end());
+    compile_options.full_precision.insert(kUpdate);
     step.scaling = recipe.scaling;
     step.ahead = options.target.kind != device::Kind::cpu;
+    if (step.ahead && (recipe.precision == "bf16" || recipe.precision == "fp16"))
+      step.class_multiple = kClassMultiple;
   }
 
   void prepare_data() {

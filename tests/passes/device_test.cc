@@ -5,6 +5,7 @@
 #include "interp/interpreter.h"
 #include "ir/text.h"
 #include "ir/verify.h"
+#include "passes/fuse_updates.h"
 #include "passes/low_copies.h"
 #include "passes/precision.h"
 #include "passes/product_shape.h"
@@ -149,4 +150,41 @@ TEST_CASE("precision: layers named by module path stay in f32, with what is belo
   for (NodeId id : g.order())
     if (g[id].is("matmul")) append(types, cat(g.type(g[id].outputs[0]).dtype, " "));
   CHECK(types == "f32 f32 bf16 ");
+}
+
+TEST_CASE("updates: one group writes a parameter and its state, behind the last reader of the old values") {
+  Graph g = parse_graph(R"(graph "g"(%x: f32[4,4]) {
+  slot %w parameter "w" : f32[4,4]
+  slot %m optimizer "optimizer.momentum.w" : f32[4,4]
+  slot %n parameter "n" : f32[4,4]
+  %c = constant() {value = tensor<f32[]>{0.5}} : f32[]
+  %0 = mul(%m, %c) : f32[4,4]
+  %1 = add(%0, %x) : f32[4,4]
+  %2 = mul(%1, %c) : f32[4,4]
+  %3 = sub(%w, %2) : f32[4,4]
+  %4 = matmul(%x, %w) : f32[4,4]
+  %5 = mul(%n, %4) : f32[4,4]
+  %6 = reduce_sum(%5) {axes = [0, 1], keep_dims = true} : f32[1,1]
+  %7 = sub(%n, %6) : f32[4,4]
+  next %w = %3
+  next %m = %1
+  next %n = %7
+  return %4
+})");
+  Graph before = g;
+  passes::Context device;
+  device.target = device::cuda_target(90);
+  CHECK(passes::fuse_updates(g, device));
+  CHECK(passes::order_updates(g));
+  verify(g, "pass");
+  CHECK_FALSE(passes::order_updates(g));
+  std::string ops;
+  for (NodeId id : g.order())
+    if (!g[id].is("constant")) append(ops, cat(ops.empty() ? "" : " ", g[id].op->name));
+  CHECK(ops == "matmul fused mul reduce_sum sub");
+  std::vector<HostValue> state, in = {from_doubles(DType::f32, {4, 4}, std::vector<double>(16, 0.25))};
+  for (int i = 0; i < 3; ++i)
+    state.emplace_back(from_doubles(DType::f32, {4, 4}, std::vector<double>(16, i + 1)));
+  auto a = interp::run(before, in, state).next_state, b = interp::run(g, in, state).next_state;
+  for (size_t i = 0; i < 3; ++i) CHECK(a[i].tensor.same_bytes(b[i].tensor));
 }

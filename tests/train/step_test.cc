@@ -205,3 +205,35 @@ TEST_CASE("step: a memory budget changes what is kept and no update") {
   }
   CHECK(largest_difference(plain, again) <= 1e-6);
 }
+
+TEST_CASE("step: classes that are added to a large head change no loss and no update") {
+  auto make = [](int64_t multiple) {
+    Setup s;
+    s.model = named_model("gpt2", {{"vocabulary", int64_t{1033}},
+                                   {"length", int64_t{4}},
+                                   {"positions", int64_t{4}},
+                                   {"width", int64_t{8}},
+                                   {"layers", int64_t{1}},
+                                   {"heads", int64_t{2}},
+                                   {"dropout", 0.0}});
+    s.options.batch = 2;
+    s.options.schedule.lr = 0.5;
+    s.options.accuracy = true;
+    s.options.class_multiple = multiple;
+    return s;
+  };
+  StepGraph grown = build_train_step(*make(64).model, make(64).options);
+  bool found = false;
+  for (ir::NodeId id : grown.graph.order())
+    if (grown.graph[id].is("cross_entropy"))
+      found = grown.graph.type(grown.graph[id].inputs[0]).shape.back() == Dim(1088);
+  CHECK(found);
+  Program plain = program(make(1)), padded = program(make(64));
+  std::vector<Tensor> in = {test::tokens("t", {2, 4}, 1033), test::tokens("y", {2, 4}, 1033)};
+  for (int i = 0; i < 3; ++i) {
+    auto a = plain.run(in, {}), b = padded.run(in, {});
+    CHECK(a.at("loss").get_double(0) == doctest::Approx(b.at("loss").get_double(0)).epsilon(1e-6));
+    CHECK(a.at("correct").get_double(0) == b.at("correct").get_double(0));
+  }
+  CHECK(largest_difference(plain, padded) < 1e-5);
+}
