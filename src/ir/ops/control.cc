@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Control flow: rows and inference. Evaluation in control_eval.cc.
+#include <set>
+
 #include "ir/ops/control.h"
 
 #include "ir/builder.h"
@@ -212,23 +214,33 @@ void infer_fused(InferContext& c) {
 std::vector<ValueId> decompose_fused(Builder& b, const Node& n) {
   return inline_graph(b, n.get_graph("body"), n.inputs);
 }
-double fused_flops(const Graph&, const Node& n, const std::vector<Dims>&, const std::vector<Dims>&) {
-  // Exact only where the body's sizes are fixed; nodes of unknown size count nothing.
+double fused_flops(const Graph&, const Node& n, const std::vector<Dims>& inputs, const std::vector<Dims>&) {
   const Graph& body = n.get_graph("body");
+  SymbolValues sizes;
+  for (size_t i = 0; i < body.inputs.size() && i < inputs.size(); ++i) {
+    const Type& t = body.type(body.inputs[i]);
+    for (size_t d = 0; d < t.shape.size() && d < inputs[i].size(); ++d)
+      if (auto symbol = t.shape[d].as_symbol()) sizes[*symbol] = inputs[i][d];
+  }
+  // Absent values and those whose size depends on data have none.
+  auto dims_of = [&](const std::vector<ValueId>& values, std::vector<Dims>& into) {
+    for (ValueId v : values) {
+      into.emplace_back();
+      if (!v || !body.type(v).is_tensor()) continue;
+      std::set<std::string> names;
+      for (const Dim& d : body.type(v).shape) d.collect_symbols(names);
+      for (const std::string& name : names)
+        if (!sizes.count(name)) return false;
+      into.back() = eval(body.type(v).shape, sizes);
+    }
+    return true;
+  };
   double sum = 0;
   for (NodeId id : body.order()) {
     const Node& node = body[id];
-    if (!node.op->flops) continue;
     std::vector<Dims> in, out;
-    bool known = true;
-    auto collect = [&](ValueId v, std::vector<Dims>& into) {
-      auto dims = v && body.type(v).is_tensor() ? as_dims(body.type(v).shape) : Dims{};
-      known &= dims.has_value();
-      into.push_back(dims.value_or(Dims{}));
-    };
-    for (ValueId v : node.inputs) collect(v, in);
-    for (ValueId v : node.outputs) collect(v, out);
-    if (known) sum += node.op->flops(body, node, in, out);
+    if (node.op->flops && dims_of(node.inputs, in) && dims_of(node.outputs, out))
+      sum += node.op->flops(body, node, in, out);
   }
   return sum;
 }
