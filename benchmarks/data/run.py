@@ -2,7 +2,8 @@
 """JPEG folder -> random-resized-crop 224 -> flip -> normalise, Pelton against DALI's CPU operators, torchvision and bare decoding; tar shards against webdataset; and what a
 run costs between epochs and while its consumer is paused.
 
-usage: run.py DATA_BENCH PHOTOS [--threads 2] [--seconds 8] [--rounds 3] [--batch 64] [--images DIR] [--cases 500x375,1500x1000,shards] [--out FILE.json]
+usage: run.py DATA_BENCH PHOTOS [--threads 2] [--seconds 8] [--rounds 3] [--batch 64] [--images DIR] [--cases 500x375,1500x1000,shards] [--dtypes f32,f16]
+              [--out FILE.json]
 
 Every round runs all sides one after the other in the same conditions; the figures are medians over the rounds. The pictures are made by
 make_images.py.
@@ -39,6 +40,7 @@ def main():
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--images", help="folder that make_images.py has filled")
     parser.add_argument("--cases", default="500x375,1500x1000,shards")
+    parser.add_argument("--dtypes", default="f32,f16", help="f16 for 500x375 only")
     parser.add_argument("--out")
     args = parser.parse_args()
     cases = []
@@ -50,7 +52,7 @@ def main():
         peer = lambda name, d, dtype: [sys.executable, HERE / "peers.py", name, d, dtype, args.batch, args.threads, args.seconds]
         for size in args.cases.split(","):
             d = os.path.join(folder, size)
-            for dtype in ("f32", "f16") if size == "500x375" else ("f32",):
+            for dtype in args.dtypes.split(",") if size == "500x375" else ("f32",):
                 sides = {"pelton": ours(d, "none", dtype)}
                 if size == "shards":
                     sides["webdataset"] = peer("webdataset", d, dtype)
@@ -71,6 +73,7 @@ def main():
                           for name in summary if name != "pelton"}
                 cases.append({"pictures": size, "dtype": dtype, "sides": summary, "ratios": ratios})
                 print(json.dumps({"pictures": size, "dtype": dtype, "ratios": ratios}), file=sys.stderr)
+        # Between epochs, while paused: the restart is what the first batch of an epoch takes, beside the median step.
         steady = one([args.bench, "steady", os.path.join(folder, "500x375"), "none", "f32", args.batch, args.threads, 60])
     report = {"what": "JPEG folder -> random-resized-crop 224 -> flip -> normalise, CHW", "threads": args.threads, "batch": args.batch,
               "date": datetime.date.today().isoformat(), "seconds": args.seconds, "rounds": args.rounds, "cpus": os.cpu_count(), "load_average_at_end": os.getloadavg(),
