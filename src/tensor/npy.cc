@@ -61,8 +61,13 @@ Tensor from_fortran(const Tensor& t) {
   return out;
 }
 
+constexpr uint32_t kReplacement = 0xfffd;
+bool is_code_point(uint32_t c) {
+  return c <= 0x10ffff && (c < 0xd800 || c >= 0xe000);
+}
+
 void append_utf8(std::string& out, uint32_t c) {
-  if (c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) c = 0xfffd;
+  if (!is_code_point(c)) c = kReplacement;
   auto tail = [&](int shift) { out.push_back(static_cast<char>(0x80 | (c >> shift & 0x3f))); };
   if (c < 0x80) return out.push_back(static_cast<char>(c));
   if (c < 0x800) {
@@ -92,12 +97,11 @@ Tensor read_strings(const NpyHeader& h, std::string_view data) {
       s = item.substr(0, item.find_last_not_of('\0') + 1);
       continue;
     }
-    for (size_t k = 0; k < item.size(); k += 4) {
-      uint32_t c;
-      std::memcpy(&c, item.data() + k, 4);
-      if (c == 0) break;
-      append_utf8(s, c);
-    }
+    // Zeros at the end fill up; between others they belong to the text.
+    std::vector<uint32_t> points(item.size() / 4);
+    if (!points.empty()) std::memcpy(points.data(), item.data(), item.size());
+    while (!points.empty() && points.back() == 0) points.pop_back();
+    for (uint32_t c : points) append_utf8(s, c);
   }
   Tensor t = Tensor::of_strings(h.dims, std::move(out));
   if (h.fortran && h.dims.size() > 1)
@@ -136,8 +140,10 @@ std::string string_npy(const Tensor& t) {
       auto c = static_cast<uint8_t>(s[i]);
       int extra = c < 0xc0 ? 0 : c < 0xe0 ? 1 : c < 0xf0 ? 2 : 3;
       uint32_t v = extra ? c & (0x3fu >> extra) : c;
+      constexpr uint32_t kLeast[] = {0, 0x80, 0x800, 0x10000};  // that needs so many further bytes
+      const uint32_t least = kLeast[extra];
       for (++i; extra > 0 && i < s.size(); --extra, ++i) v = v << 6 | (static_cast<uint8_t>(s[i]) & 0x3f);
-      p.push_back(v);
+      p.push_back(v < least || !is_code_point(v) ? kReplacement : v);
     }
     longest = std::max(longest, p.size());
   }

@@ -35,6 +35,14 @@ TEST_CASE("every dtype survives a .npy file") {
   }
 }
 
+TEST_CASE("text with zeros inside stays; bytes that are no UTF-8 become the replacement character") {
+  const std::string inside("a\0b", 3), replacement = "\xef\xbf\xbd";
+  const Tensor once =
+      parse_npy(format_npy(Tensor::of_strings({4}, {inside, "\xff", "x\xc0\x80", "\xed\xa0\x80"})));
+  CHECK(once.strings() == std::vector<std::string>{inside, replacement, "x" + replacement, replacement});
+  CHECK(format_npy(parse_npy(format_npy(once))) == format_npy(once));
+}
+
 TEST_CASE("the header is padded to 64 bytes") {
   std::string s = format_npy(Tensor::zeros(DType::f32, {2}));
   CHECK((s.size() - 8) % 64 == 0);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "backend/cpu/harness.h"
 #include "base/cat.h"
 #include "base/thread_pool.h"
@@ -249,4 +251,58 @@ TEST_CASE("a group in another layout than plain runs node by node where nothing 
   o.constant = {false, true};
   check_node(text, {random(DType::f32, {2, 16, 6, 6}, 1), random(DType::f32, {32, 16, 3, 3}, 2)}, o, kSums);
   CHECK(refusal(ir::parse_graph(text), "cpu.tile").find("is not for tile programs") != std::string::npos);
+}
+
+TEST_CASE("a NaN goes through what follows a contraction") {
+  struct Case {
+    const char *step, *constants;
+    bool lost_by_library;  // docs/numerics.md
+  };
+  const char* zero = "%c = constant() {value = tensor<f32[]>{0}} : f32[] ";
+  const char* two =
+      "%c = constant() {value = tensor<f32[]>{0}} : f32[] %d = constant() {value = tensor<f32[]>{6}} : "
+      "f32[] ";
+  const Case cases[] = {
+      {"relu(%0)", "", true},        {"clamp(%0, %c, %d)", two, true}, {"max(%0, %c)", zero, false},
+      {"min(%0, %c)", zero, false},  {"exp(%0)", "", false},           {"hard_sigmoid(%0)", "", false},
+      {"hard_swish(%0)", "", false}, {"leaky_relu(%0)", "", false},    {"elu(%0)", "", false},
+      {"silu(%0)", "", false},       {"gelu(%0)", "", false},          {"sigmoid(%0)", "", false},
+      {"tanh(%0)", "", false},       {"mish(%0)", "", false}};
+  struct Product {
+    const char *kind, *op;
+    Dims x, w, y;
+  };
+  const Product products[] = {{"matmul", "matmul(%x, %w)", {8, 16}, {16, 24}, {8, 24}},
+                              {"conv", "conv(%x, %w)", {1, 16, 8, 8}, {16, 16, 3, 3}, {1, 16, 6, 6}}};
+  for (const Product& p : products)
+    for (const Case& c : cases)
+      for (const backend::Implementation* item : cpu_registry().candidates("fused")) {
+        const std::string head = cat("%x: f32", p.x, ", %w: f32", p.w), y = cat("f32", p.y);
+        const std::string text =
+            cat("graph \"g\"(", head, ") { %o = fused(%x, %w) {body = graph \"b\"(", head, ") { ",
+                c.constants, "%0 = ", p.op, " : ", y, " %1 = ", c.step, " : ", y, " return %1 }, kind = \"",
+                p.kind, "\"} : ", y, " return %o }");
+        const ir::Graph g = ir::parse_graph(text);
+        Options options;
+        options.implementation = item->name;
+        options.constant = {false, true};
+        if (!refusal(g, options.implementation).empty()) continue;
+        Tensor x = random(DType::f32, p.x, 1);
+        x.set_double(x.count() / 2, NAN);
+        const std::vector<Tensor> inputs = {x, random(DType::f32, p.w, 2)};
+        const std::vector<double>
+            got = to_doubles(run_on_cpu(g, inputs, options)[0]),
+            want = to_doubles(
+                interp::run(g, {ir::HostValue(inputs[0]), ir::HostValue(inputs[1])}).outputs[0].tensor);
+        size_t expected = 0, lost = 0;
+        for (size_t i = 0; i < want.size(); ++i) {
+          expected += std::isnan(want[i]);
+          lost += std::isnan(want[i]) && !std::isnan(got[i]);
+        }
+        CAPTURE(options.implementation);
+        CAPTURE(text);
+        CHECK(expected > 0);
+        const bool may_lose = c.lost_by_library && options.implementation.rfind("onednn", 0) == 0;
+        CHECK(lost <= (may_lose ? expected : 0));  // how much is the library's choice
+      }
 }
