@@ -118,6 +118,10 @@ def node_cases(most_bytes=2048):
     from onnx.backend.test.case import node
     warnings.filterwarnings("ignore")
     for case in node.collect_testcases(None):
+        # Shapes, axes and scales as constants, as exporters write them.
+        for value, info in zip(case.data_sets[0][0] if case.data_sets else [], case.model.graph.input):
+            if isinstance(value, np.ndarray) and value.ndim <= 1 and value.size <= 8 and value.dtype.kind in "if":
+                case.model.graph.initializer.append(numpy_helper.from_array(value, info.name))
         content = case.model.SerializeToString()
         # Expanded functions are many and alike.
         if len(content) <= most_bytes and "_expanded" not in case.name:
@@ -233,14 +237,25 @@ angle = { uniform = [-10, 10] }
 
 
 def plan_files():
-    """Each stored plan whole, and its graph and manifest as the target takes them alone."""
+    """Each stored plan whole, and its graph and manifest as the target takes them alone; graphs in their text form."""
+    for path in sorted((pathlib.Path(__file__).resolve().parent / "seeds/ir_text").iterdir()):
+        yield f"text_{path.stem}", b"\x05" + path.read_bytes()
     for path in sorted((pathlib.Path(__file__).resolve().parents[1] / "data/plans").glob("*.pelton")):
         content = path.read_bytes()
         yield f"{path.stem}_file", b"\x00" + content
+        yield f"{path.stem}_sound", b"\x04" + content
         for i in range(int.from_bytes(content[12:16], "little")):
             entry = content[64 + 64 * i:128 + 64 * i]
             name = entry[:16].rstrip(b"\0").decode()
             offset, size = (int.from_bytes(entry[at:at + 8], "little") for at in (24, 32))
+            if name == "manifest":
+                manifest = json.loads(content[offset:offset + size])
+                one = [{"implementation": "cpu.x", "refusals": [["cpu.y", "needs f32"]], "seconds": 0.5}]
+                manifest |= {"choices": one, "unguarded": one, "options": {"a": "b"}, "optimum": {"N": 3},
+                             "passes": [{"name": "fold", "changes": 1, "notes": ["n"]}]}
+                yield f"{path.stem}_one_choice", b"\x02" + json.dumps(manifest).encode()
+                yield f"{path.stem}_preprocess", b"\x03" + json.dumps(
+                    {"version": 1, "name": "p", "input": "x", "pipeline": "version = 1", "choices": one}).encode()
             if name in ("graph", "manifest"):
                 yield f"{path.stem}_{name}", bytes([1 if name == "graph" else 2]) + content[offset:offset + size]
 

@@ -64,7 +64,8 @@ ValueId zeros(NodeContext& c, DType dtype, const Shape& shape) {
   return filled(c, dtype, shape, 0);
 }
 ValueId filled(NodeContext& c, DType dtype, const Shape& shape, double value) {
-  return c.b.op("fill", {c.b.scalar(dtype, value)}, {{"dims", shape}});
+  Attrs attrs{{"dims", shape}};  // before the graph grows, where `shape` may live
+  return c.b.op("fill", {c.b.scalar(dtype, value)}, std::move(attrs));
 }
 
 }  // namespace pelton::onnx
