@@ -99,6 +99,20 @@ bool computed_low(Graph& g, NodeId id, const std::vector<ValueId>& inputs, DType
   return true;
 }
 
+namespace {
+
+[[noreturn]] void refuse_precision(const std::string& precision, const device::Target& target) {
+  std::string what = cat("unknown precision '", precision, "'");
+  if (precision == "tf32") what = cat("tf32 is a mode of GPUs, not of ", target.name);
+  if (precision == "best" || precision == "fp8") what = cat("precision ", precision, " is not built yet");
+  if (precision.find(',') != precision.npos)
+    what = cat("'", precision, "' is a choice between precisions, which is not built yet");
+  fail(ErrorCode::usage, what, "--precision",
+       target.kind == device::Kind::cuda ? "use fp32, tf32, bf16 or fp16" : "use fp32, bf16, fp16 or int8");
+}
+
+}  // namespace
+
 bool precision(Graph& graph, const std::string& precision, const Context& context,
                const std::set<std::string>& full) {
   if (precision == "fp32") return false;
@@ -110,9 +124,7 @@ bool precision(Graph& graph, const std::string& precision, const Context& contex
   else if (precision == "fp16")
     low = DType::f16;
   else
-    fail(ErrorCode::usage, cat("unknown precision '", precision, "'"), "--precision",
-         context.target.kind == device::Kind::cuda ? "use fp32, tf32, bf16 or fp16"
-                                                   : "use fp32, bf16 or fp16");
+    refuse_precision(precision, context.target);
   bool changed = false;
   for (NodeId id : std::vector<NodeId>(graph.order()))
     if (is_anchor(graph, id, context) && !covered(graph[id].name, full)) {

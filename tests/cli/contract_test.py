@@ -186,3 +186,9 @@ def test_built_in_models(pelton, tmp_path):
     assert_error(pelton("inspect", "zoo:mlp,feature=3"), 1, "no option 'feature'", "'features'")
     assert_error(pelton("inspect", "zoo:mlp,features=many"), 1, "option features", "'many'", "--models")
     assert_error(pelton("inspect", "zoo:mlp,features"), 1, "'features' is no OPTION=VALUE")
+
+
+def test_precisions_that_are_not_built(pelton, chain):
+    for precision, words in (("best", "best is not built yet"), ("fp8", "fp8 is not built yet"), ("int4", "unknown precision 'int4'"),
+                             ("fp32,bf16", "choice between precisions"), ("tf32", "a mode of GPUs")):
+        assert_error(pelton("compile", "chain.plt", "--precision", precision, "--device", "cpu"), 1, words, "use fp32, bf16, fp16 or int8")

@@ -3,8 +3,10 @@
 
 #include <doctest/doctest.h>
 
+#include "ir/builder.h"
 #include "ir/text.h"
 #include "ir/verify.h"
+#include "support/expect_error.h"
 
 using namespace pelton;
 using namespace pelton::ir;
@@ -91,4 +93,20 @@ TEST_CASE("what a body knew of a smaller input does not outlive it") {
   REQUIRE(body);
   for (NodeId id : body->order())
     if ((*body)[id].is("dynamic_fill")) CHECK(!body->type((*body)[id].outputs[0]).shape[0].is_const());
+}
+
+TEST_CASE("only the identity is left out of a graph that is built") {
+  Graph g;
+  const ValueId x = g.add_input(Type::tensor(DType::f32, {2, 2}));
+  Builder b(g);
+  CHECK(b.transpose(x, {0, 1}) == x);
+  CHECK(b.transpose(x, {1, 0}) != x);
+  test::expect_error(ErrorCode::bad_shape, {"C1", "perm [0,0] is not a permutation"}, [&] {
+    b.transpose(x, {0, 0});
+  });
+  test::expect_error(ErrorCode::bad_shape, {"perm [0] does not fit rank 2"}, [&] { b.transpose(x, {0}); });
+  const ValueId one = b.scalar(DType::f32, 1);
+  test::expect_error(ErrorCode::bad_shape, {"yields a negative size", "f32[2,-1]"}, [&] {
+    b.op("fill", {one}, {{"dims", Shape{2, Dim(-1)}}});
+  });
 }
