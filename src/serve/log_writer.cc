@@ -25,7 +25,9 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kQueueBytes = 1 << 20;
 constexpr size_t kPiece = 4096;  // what a pipe that polls as writable takes without waiting (PIPE_BUF)
-constexpr auto kLast = std::chrono::milliseconds(500);
+// At the end: how long a reader may take for the next piece, and for all of them.
+constexpr auto kPatience = std::chrono::milliseconds(500);
+constexpr auto kLast = std::chrono::seconds(5);
 
 std::string time_text() {
   timespec now{};
@@ -75,7 +77,7 @@ class LogWriter {
     {
       std::lock_guard lock(mutex_);
       stopping_ = true;
-      give_up_ = Clock::now() + kLast;
+      stop_began_ = moved_ = Clock::now();
     }
     wake_.notify_one();
     thread_.join();
@@ -108,14 +110,18 @@ class LogWriter {
       pollfd p{file_, POLLOUT, 0};
       if (::poll(&p, 1, 100) <= 0) {
         std::lock_guard lock(mutex_);
-        if (stopping_ && Clock::now() >= give_up_) return false;
+        const auto now = Clock::now();
+        if (stopping_ && (now - moved_ >= kPatience || now - stop_began_ >= kLast)) return false;
         continue;
       }
       const ssize_t n = ::write(file_, line.data() + at, std::min(kPiece, line.size() - at));
-      if (n > 0)
+      if (n > 0) {
         at += static_cast<size_t>(n);
-      else if (errno != EINTR && errno != EAGAIN)
+        std::lock_guard lock(mutex_);
+        moved_ = Clock::now();
+      } else if (errno != EINTR && errno != EAGAIN) {
         break;  // a full disk, a pipe without a reader: this message is lost, the next may fit
+      }
     }
     return true;
   }
@@ -128,7 +134,7 @@ class LogWriter {
   size_t bytes_ = 0;
   uint64_t dropped_ = 0;
   bool stopping_ = false;
-  Clock::time_point give_up_;
+  Clock::time_point stop_began_, moved_;  // when the end began, when something was written last
   std::thread thread_;
 };
 

@@ -10,7 +10,8 @@ namespace pelton::serve {
 
 // From now on; once in a process. Empty path: standard error. Io error if the file cannot be opened.
 void start_log_writer(const std::string& path);
-// Writes what waits, for at most half a second, and ends the thread. Later messages are dropped.
+// Writes what waits, as long as it is read (five seconds at most), and ends the thread. Later messages are
+// dropped.
 void stop_log_writer();
 
 }  // namespace pelton::serve

@@ -183,9 +183,9 @@ def test_a_standard_error_that_nobody_reads_stops_nobody(serve):
     add_model(serve.repository, "id", identity())
     add_model(serve.repository, "bad", "n" * 5000 + ": 1")
     server = serve("--exit-on-error=false", "--model-control-mode=explicit", "--load-model=id")
-    for _ in range(400):                                            # 4 MB
+    for i in range(900):                                            # 2 KB each, more than the queue and the pipe hold
         assert server.json("/v2/repository/models/bad/load", b"", "POST")[0] == 400
-        assert server.infer("id", [1])[0] == 200
+        assert i % 8 or server.infer("id", [1])[0] == 200
     status, err = server.stop()
     assert status == 143 and "unknown field 'nnn" in err
     assert "log messages were dropped" in err

@@ -464,3 +464,34 @@ class TritonPythonModel:
     for i, size in enumerate((1, 3, 100_000, 7, 1_000_000, 2, 65_536, 16_384, 5)):
         total += i * size
         assert client.infer("keep", tensors(http, INPUT0=np.full(size, i, np.int32))).as_numpy("OUTPUT0")[0] == total
+
+
+LOADS = '''
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def initialize(self, args):
+        if "%s":
+            pb_utils.load_model("%s")
+
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT0", r.inputs()[0].as_numpy())]) for r in requests]
+'''
+
+
+def test_models_that_load_models_as_they_load(serve):
+    """As many at once as the server has management threads: their own loads need others."""
+    names = [f"m{i}" for i in range(4)]
+    for name in names:
+        add_model(serve.repository, name, INT_IO, files={"1/model.py": LOADS % ("leaf", "leaf")})
+    add_model(serve.repository, "leaf", INT_IO, files={"1/model.py": LOADS % ("", "")})
+    server = start(serve, "--model-control-mode=explicit")
+    done = []
+    threads = [threading.Thread(target=lambda n=n: done.append(server.json(f"/v2/repository/models/{n}/load", b"", "POST")[0])) for n in names]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(60)
+    assert done == [200] * 4
+    assert all(server.infer(n, [5], "INT32")[1]["outputs"][0]["data"] == [5] for n in (*names, "leaf"))

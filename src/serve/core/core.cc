@@ -25,6 +25,7 @@ Core::Core(CoreOptions options, const BackendTable& backends)
       gate_(options_.inflight_bytes),
       shared_memory_(options_.allow_client_shm, gate_, options_.open_gpu_region),
       admin_(4, 1024),
+      model_calls_(256),
       repository_(std::make_unique<Repository>(options_.repository, backends, stats_)) {}
 
 Core::~Core() {
@@ -46,7 +47,7 @@ std::map<std::string, std::string> Core::start() {
     calls.ready = [this](const std::string& model, const std::string& version) {
       return repository_->ready(model, version);
     };
-    calls.post = [this](std::function<void()> task) { admin_.post(std::move(task)); };
+    calls.post = [this](std::function<void()> task) { model_calls_.post(std::move(task)); };
     options_.services->open(std::move(calls));
   }
   return repository_->start();
@@ -55,6 +56,7 @@ std::map<std::string, std::string> Core::start() {
 void Core::stop() {
   set_draining();
   admin_.finish();
+  model_calls_.finish();
   repository_->stop();
   if (options_.services) options_.services->close();
   options_.repository.limits.tracer->flush();

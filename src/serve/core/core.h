@@ -84,6 +84,7 @@ class Core {
   MemoryGate gate_;
   SharedMemory shared_memory_;
   Executor admin_;
+  Executor model_calls_;  // loads that models ask for: one of them may wait for another, so apart and many
   std::unique_ptr<Repository> repository_;
   std::atomic<bool> draining_{false};
   std::mutex log_mutex_;
