@@ -192,7 +192,7 @@ std::unique_ptr<Kernel> build(Problem p, const Tail& tail, bool split_batch) {
     if (const Dims d = dims_of(post.operands[i - fixed].operand, p.instance);
         d.size() == p.y.dims.size() && d[0] == batch)
       arguments[i].image_bytes = image(arguments[i].desc);
-  sequence->add(Forward(pd), pd.scratchpad_desc(), std::move(arguments));
+  sequence->add(Forward(pd), std::move(arguments));
   if (reorders_y) sequence->add_reorder(pd.dst_desc(), y_at, y, output(0));
   if (tail.function)
     sequence->add_tail(tail.function, output(0), static_cast<int64_t>(y.get_size()) / 4, image(y));

@@ -118,7 +118,7 @@ std::unique_ptr<Kernel> build(const Problem& p) {
     arguments.insert(arguments.end(), {{DNNL_ARG_SRC, d.x, other}, {DNNL_ARG_DIFF_WEIGHTS, d.w, result}});
   else
     arguments.insert(arguments.end(), {{DNNL_ARG_WEIGHTS, d.w, other}, {DNNL_ARG_DIFF_SRC, d.x, result}});
-  sequence->add(Backward(pd), pd.scratchpad_desc(), std::move(arguments));
+  sequence->add(Backward(pd), std::move(arguments));
   if (made != wanted) sequence->add_reorder(made, result, wanted, output(0));
   sequence->seal();
   return sequence;

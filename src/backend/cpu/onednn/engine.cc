@@ -124,7 +124,15 @@ Place Sequence::keep(std::shared_ptr<const Tensor> packed) {
   packed_.push_back(std::move(packed));
   return {Place::packed, static_cast<int64_t>(packed_.size()) - 1};
 }
-void Sequence::add(dnnl::primitive primitive, const Desc& pad, std::vector<Argument> arguments) {
+void Sequence::add(dnnl::primitive primitive, std::vector<Argument> arguments) {
+  // Asked of the primitive: the library may have found it in its cache, made from an equal descriptor that
+  // wants another pad than ours would.
+  dnnl_memory_desc_t pad_desc = nullptr;
+  dnnl::error::wrap_c_api(
+      dnnl_memory_desc_clone(&pad_desc, dnnl_primitive_desc_query_md(primitive.get_primitive_desc(),
+                                                                     dnnl_query_scratchpad_md, 0)),
+      "cannot read the scratch pad of a primitive");
+  const Desc pad(pad_desc);
   if (pad.get_size() > 0) arguments.push_back({DNNL_ARG_SCRATCHPAD, pad, reserve(pad)});
   steps_.push_back({std::move(primitive), std::move(arguments)});
 }
@@ -133,7 +141,7 @@ void Sequence::add_tail(StepFunction f, Place at, int64_t count, int64_t image_b
 }
 void Sequence::add_reorder(const Desc& from, Place source, const Desc& to, Place target) {
   const dnnl::reorder::primitive_desc pd(engine(), from, engine(), to, attributes());
-  add(dnnl::reorder(pd), pd.scratchpad_desc(), {{DNNL_ARG_FROM, from, source}, {DNNL_ARG_TO, to, target}});
+  add(dnnl::reorder(pd), {{DNNL_ARG_FROM, from, source}, {DNNL_ARG_TO, to, target}});
 }
 Place Sequence::add_reorder(const Desc& from, Place source, const Desc& to) {
   const Place target = reserve(to);

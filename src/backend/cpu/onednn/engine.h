@@ -61,8 +61,8 @@ class Sequence final : public Kernel {
   // Bytes that live as long as the kernel.
   Place keep(std::shared_ptr<const Tensor> packed);
   Place keep(Tensor packed) { return keep(std::make_shared<const Tensor>(std::move(packed))); }
-  // `pad`: the primitive's scratch pad; empty if it has none.
-  void add(dnnl::primitive primitive, const Desc& pad, std::vector<Argument> arguments);
+  // Made for attributes(): the primitive's pad becomes part of the scratch.
+  void add(dnnl::primitive primitive, std::vector<Argument> arguments);
   // A copy between layouts or types as a step; returns where the result is.
   Place add_reorder(const Desc& from, Place source, const Desc& to);
   void add_reorder(const Desc& from, Place source, const Desc& to, Place target);

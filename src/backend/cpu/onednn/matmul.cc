@@ -189,7 +189,7 @@ std::unique_ptr<Kernel> build(const Group& group, const Instance& instance, Prob
                          sequence->keep(Tensor::scalar<int32_t>(
                              static_cast<int32_t>(group.operands[2].constant.get_int(0))))});
   bind_operands(post, *sequence, arguments);
-  sequence->add(dnnl::matmul(pd), pd.scratchpad_desc(), std::move(arguments));
+  sequence->add(dnnl::matmul(pd), std::move(arguments));
   if (tail.function) sequence->add_tail(tail.function, output(0), element_count(p.y), 0);
   sequence->seal();
   return sequence;

@@ -58,7 +58,7 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target&)
     const dnnl::pooling_forward::primitive_desc pd(engine(), dnnl::prop_kind::forward_inference, algorithm,
                                                    desc_of(x), desc_of(y), w.strides, w.kernel, w.dilations,
                                                    w.low, w.high, attributes());
-    sequence->add(dnnl::pooling_forward(pd), pd.scratchpad_desc(),
+    sequence->add(dnnl::pooling_forward(pd),
                   {{DNNL_ARG_SRC, pd.src_desc(), input(0)}, {DNNL_ARG_DST, pd.dst_desc(), output(0)}});
     sequence->seal();
   });
