@@ -8,6 +8,12 @@
 namespace pelton::data {
 namespace {
 
+// Fields of texts cannot follow objects that go or come.
+void check_bytes(std::string_view name, const Tensor& t) {
+  if (bits(t.dtype()) < 8)
+    fail(ErrorCode::bad_type, cat("'", name, "' is ", t, ", whose rows cannot follow their objects"));
+}
+
 Tensor keep_rows(const Tensor& t, const std::vector<int64_t>& rows) {
   Dims dims = t.dims();
   dims[0] = static_cast<int64_t>(rows.size());
@@ -76,6 +82,7 @@ LazyImage& Sample::picture() {
 }
 
 void move_targets(Sample& s, const Matrix& forward, int width, int height) {
+  check_targets(s);
   Tensor *boxes = s.find("boxes"), *points = s.find("keypoints"), *masks = s.find("masks");
   if (masks) *masks = moved_masks(*masks, inverse(forward), width, height);
   if (points) {
@@ -107,6 +114,27 @@ void move_targets(Sample& s, const Matrix& forward, int width, int height) {
   if (static_cast<int64_t>(kept.size()) != boxes->dims()[0]) keep_objects(s, kept);
 }
 
+void check_targets(Sample& s) {
+  std::string_view first;
+  int64_t objects = 0;
+  for (const auto& [name, t] : s.fields) {
+    if (!is_target(name)) continue;
+    auto bad = [&, &name = name, &t = t](std::string_view want) {
+      fail(ErrorCode::bad_format, cat("'", name, "' is ", t, ", not ", want));
+    };
+    if (t.rank() < 1) bad("one row an object");
+    const Dims& d = t.dims();
+    const bool none = d[0] == 0;  // of any shape
+    if (name == "boxes" && (t.dtype() != DType::f32 || (!none && (t.rank() != 2 || d[1] != 4))))
+      bad("f32 [n, 4]");
+    if (name == "keypoints" && (t.dtype() != DType::f32 || (!none && (t.rank() != 3 || d[2] != 3))))
+      bad("f32 [n, k, 3]");
+    if (name == "masks" && (t.dtype() != DType::u8 || t.rank() != 3)) bad("u8 [n, h, w]");
+    if (first.empty()) first = name, objects = d[0];
+    if (d[0] != objects) bad(cat(objects, " rows as '", first, "' has"));
+  }
+}
+
 bool has_targets(Sample& s) {
   return s.find("boxes") || s.find("keypoints") || s.find("masks");
 }
@@ -116,13 +144,25 @@ bool is_target(std::string_view field) {
 }
 
 void keep_objects(Sample& s, const std::vector<int64_t>& rows) {
+  check_targets(s);
   for (auto& [name, value] : s.fields)
-    if (is_target(name)) value = keep_rows(value, rows);
+    if (is_target(name)) check_bytes(name, value), value = keep_rows(value, rows);
 }
 
 void append_objects(Sample& to, Sample& from) {
+  check_targets(to);
+  check_targets(from);
+  auto both_have = [&](const Sample& one, Sample& other) {
+    for (const auto& [name, t] : one.fields)
+      if (is_target(name) && !other.find(name))
+        fail(ErrorCode::bad_format,
+             cat("sample ", one.index, " has '", name, "', sample ", other.index, " has not"));
+  };
+  both_have(to, from);
+  both_have(from, to);
   for (auto& [name, value] : to.fields) {
     if (!is_target(name)) continue;
+    check_bytes(name, value);
     const Tensor more = from.at(name);
     Dims dims = value.dims();
     if (more.dtype() != value.dtype() || more.rank() != value.rank() ||

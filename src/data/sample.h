@@ -40,7 +40,11 @@ struct Sample {
 // height. Boxes are cut to the picture; those with nothing left are dropped with their row in every field
 // named "box_*", in keypoints and in masks.
 void move_targets(Sample& sample, const Matrix& forward, int width, int height);
-bool has_targets(Sample& sample);        // any of boxes, keypoints, masks
+bool has_targets(Sample& sample);  // any of boxes, keypoints, masks
+// bad_format where a target field has another type or shape than that, or not one row an object: what a data
+// set says about its samples need not be so. What uses targets in any other way than by the calls below
+// checks them first.
+void check_targets(Sample& sample);
 bool is_target(std::string_view field);  // those, and "box_*": one row an object
 // Keeps these objects, in this order, in every target field.
 void keep_objects(Sample& sample, const std::vector<int64_t>& rows);

@@ -71,6 +71,28 @@ TEST_CASE("lookup, slice and stack") {
   expect_error(ErrorCode::bad_shape, {"no part 2 .. 2 of axis 0"}, [&] {
     stage("slice", {{"field", "both"}, {"size", 1}, {"start", 2}})(s, kDraw);
   });
+  // Where first and size together are no number of 64 bits.
+  expect_error(ErrorCode::bad_shape, {"no part 4611686018427387904 .. ", "of axis 0"}, [&] {
+    stage("slice", {{"field", "both"}, {"size", 0x1p62}, {"start", 0x1p62}})(s, kDraw);
+  });
+  s.set("names", Tensor::of_strings({2}, {"a", "b"}));
+  expect_error(ErrorCode::bad_type, {"'names'", "not whole bytes"}, [&] {
+    stage("slice", {{"field", "names"}, {"size", 1}, {"start", 0}})(s, kDraw);
+  });
+}
+
+TEST_CASE("one_hot takes one whole number") {
+  Sample s;
+  for (const Tensor& label : {Tensor(DType::i64, {0}), Tensor::from<int64_t>({2}, {1, 2}),
+                              Tensor::from<float>({1}, {1}), Tensor::of_strings({1}, {"cat"})}) {
+    s.set("label", label);
+    expect_error(ErrorCode::bad_type, {"'label'", "not one whole number"}, [&] {
+      stage("one_hot", {{"classes", 4}})(s, kDraw);
+    });
+  }
+  s.set("label", Tensor::from<int64_t>({1}, {2}));
+  stage("one_hot", {{"classes", 4}})(s, kDraw);
+  CHECK(to_doubles(s.at("label")) == std::vector<double>{0, 0, 1, 0});
 }
 
 TEST_CASE("pad_longest fills the ends of samples and rounds sizes up") {

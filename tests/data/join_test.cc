@@ -214,3 +214,63 @@ TEST_CASE("cache: sources are read once, samples stay the same, and memory is bo
     Pipeline(with({{"flip", {}, ""}, {"cache", {}, ""}}), levels(1), {});
   });
 }
+
+TEST_CASE("targets that are not what they should be are named, wherever they are used") {
+  struct Case {
+    const char* field;
+    Tensor value;
+    const char* words;
+  };
+  const Case cases[] = {
+      {"boxes", Tensor::zeros(DType::f32, {1, 2}), "not f32 [n, 4]"},
+      {"boxes", Tensor::zeros(DType::f32, {1}), "not f32 [n, 4]"},
+      {"boxes", Tensor::zeros(DType::f32, {}), "not one row an object"},
+      {"boxes", Tensor::zeros(DType::i64, {1, 4}), "not f32 [n, 4]"},
+      {"keypoints", Tensor::zeros(DType::f32, {1, 2}), "not f32 [n, k, 3]"},
+      {"masks", Tensor::zeros(DType::u8, {30, 40}), "not u8 [n, h, w]"},
+      {"box_labels", Tensor::zeros(DType::i64, {3}), "rows as 'boxes' has"},
+  };
+  const StageSpec users[] = {{"flip", {{"horizontal", true}}, ""},
+                             {"crop", {{"size", std::vector<double>{9, 9}}}, ""},
+                             {"ssd_crop", {}, ""},
+                             {"box_encoder", {}, ""},
+                             {"copy_paste", {{"share", 1}}, ""},
+                             {"mosaic", {{"size", std::vector<double>{48, 64}}}, ""}};
+  for (const Case& c : cases)
+    for (const StageSpec& user : users) {
+      CAPTURE(user.op);
+      CAPTURE(c.words);
+      const std::shared_ptr<const Source> source = from_function(
+          2,
+          [&](int64_t i) {
+            Sample s = levels(2)->read(i);
+            s.set(c.field, c.value);
+            return s;
+          },
+          "damaged");
+      expect_error(ErrorCode::bad_format, {cat("'", c.field, "'").c_str(), c.words},
+                   [&] { (void)Pipeline(with({user}), source, {}).make_sample(0, 1); });
+    }
+  // Masks of another size than their picture; a field that one sample of two lacks.
+  auto odd = [](const char* field, Tensor value, int64_t which) {
+    return from_function(
+        2,
+        [=](int64_t i) {
+          Sample s = levels(2)->read(i);
+          if (i == which || which < 0) s.set(field, value);
+          return s;
+        },
+        "odd");
+  };
+  expect_error(ErrorCode::bad_format, {"'masks' is u8[1,8,8]", "40 x 30"}, [&] {
+    (void)Pipeline(with({{"copy_paste", {{"share", 1}}, ""}}),
+                   odd("masks", Tensor::zeros(DType::u8, {1, 8, 8}), -1), {})
+        .make_sample(0, 1);
+  });
+  for (int64_t which : {0, 1})
+    expect_error(ErrorCode::bad_format, {cat("sample ", which, " has 'box_extra'").c_str()}, [&] {
+      const Pipeline p(with({{"mosaic", {{"size", std::vector<double>{48, 64}}}, ""}}),
+                       odd("box_extra", Tensor::zeros(DType::f32, {1}), which), {});
+      for (int64_t epoch = 0; epoch < 8; ++epoch) (void)p.make_sample(0, epoch);
+    });
+}

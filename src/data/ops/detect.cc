@@ -24,6 +24,7 @@ double overlap(const A* box, const B* c) {
 StageFn make_ssd_crop(const Args&, Match) {
   return [](Sample& s, const Draw& d) {
     const int w = s.picture().width(), h = s.picture().height();
+    check_targets(s);
     Tensor boxes = s.at("boxes");
     constexpr double minimum[] = {-1, 0, 0.1, 0.3, 0.5, 0.7, 0.9};
     for (uint32_t round = 0; round < 50; ++round) {
@@ -108,6 +109,7 @@ StageFn make_box_encoder(const Args& a, Match) {
   return [anchors, std, criterion = a.number("criterion"), offsets = a.boolean("offsets")](Sample& s,
                                                                                            const Draw&) {
     const int64_t n = std::ssize(anchors) / 4;
+    check_targets(s);
     const Tensor &boxes = s.at("boxes"), &labels = s.at("box_labels");
     const int64_t objects = boxes.dims()[0];
     const double w = s.picture().width(), h = s.picture().height();

@@ -14,7 +14,10 @@ namespace {
 StageFn make_one_hot(const Args& a, Match) {
   return [field = a.text("field"), classes = a.integer("classes"), smoothing = a.number("smoothing")](
              Sample& s, const Draw&) {
-    const int64_t label = s.at(field).get_int(0);
+    const Tensor& given = s.at(field);
+    if (given.count() != 1 || !is_int(given.dtype()))
+      fail(ErrorCode::bad_type, cat("'", field, "' is ", given, ", not one whole number"));
+    const int64_t label = given.get_int(0);
     if (label < 0 || label >= classes)
       fail(ErrorCode::bad_format, cat("label ", label, " is outside 0 .. ", classes - 1));
     Tensor t = Tensor::full(DType::f32, {classes}, smoothing / static_cast<double>(classes));
@@ -65,10 +68,12 @@ StageFn make_slice(const Args& a, Match) {
   return [field = a.text("field"), axis = a.integer("axis"), size = a.integer("size"),
           start = Drawn(a, "start")](Sample& s, const Draw& d) {
     Tensor& t = s.at(field);
+    if (bits(t.dtype()) < 8) fail(ErrorCode::bad_type, cat("'", field, "' is ", t, ", not whole bytes"));
     const int64_t from = static_cast<int64_t>(start(d));
-    if (axis >= t.rank() || from < 0 || from + size > t.dims()[static_cast<size_t>(axis)])
-      fail(ErrorCode::bad_shape, cat("'", field, "' is ", t, ", which has no part ", from, " .. ",
-                                     from + size - 1, " of axis ", axis));
+    if (axis >= t.rank() || from < 0 || size > t.dims()[static_cast<size_t>(axis)] - from)
+      fail(ErrorCode::bad_shape,
+           cat("'", field, "' is ", t, ", which has no part ", from, " .. ",
+               static_cast<uint64_t>(from) + static_cast<uint64_t>(size) - 1, " of axis ", axis));
     Dims dims = t.dims();
     dims[static_cast<size_t>(axis)] = size;
     Tensor out(t.dtype(), dims);

@@ -104,6 +104,11 @@ JoinFn make_copy_paste(const Args& a) {
     const int w = s.picture().width(), h = s.picture().height();
     if (from.picture().width() != w || from.picture().height() != h)
       resize_sample(from, w, h, Filter::linear, true);
+    for (Sample* one : {&s, &from}) {
+      check_targets(*one);
+      if (const Tensor* m = one->find("masks"); m && (m->dims()[1] != h || m->dims()[2] != w))
+        fail(ErrorCode::bad_format, cat("'masks' is ", *m, " of a picture of ", w, " x ", h));
+    }
     std::vector<int64_t> taken;
     for (int64_t i = 0; i < from.at("boxes").dims()[0]; ++i)
       if (d.coin(kObjectSlot + static_cast<uint32_t>(i), share)) taken.push_back(i);
