@@ -128,4 +128,11 @@ TEST_CASE("Winograd's transform says what it does not take") {
   CHECK(why(conv("f32[1,32,8,8]{nhwc}", "f32[32,32,3,3]", "", "f32[1,32,6,6]{nhwc}")) ==
         "needs constant f32 weights");
   CHECK(why(conv("f32[1,32,8,8]", "f32[32,32,3,3]", "", "f32[1,32,6,6]")) == "needs channels-last images");
+  // A second value a channel behind a bias is no operand of the result's size.
+  std::string text = text_of({1, 32, 32, 8, 8, 0, 0}, "%2 = add(%c, %ob) : @ return %2", "b");
+  const std::string without = "%c = conv(%0, %1) {";
+  text.replace(text.find(without), without.size(),
+               "%d = reshape(%ob) {dims = dims[32]} : f32[32] "
+               "%c = conv(%0, %1, %d) {");
+  CHECK(why(text) == "has an operand of add that is not like the result");
 }

@@ -89,11 +89,11 @@ std::string refuse(const ir::Graph& graph, ir::NodeId node, const device::Target
   if (y.shape[2].is_const() && y.shape[3].is_const() &&
       y.shape[2].value() * y.shape[3].value() < kLeastPixels)
     return cat("has images of fewer than ", kLeastPixels, " pixels");
-  if (n.inputs.size() > 2 && n.inputs[2] && group.graph->type(n.inputs[2]).dtype != DType::f32)
-    return "has a bias of another type";
+  const bool has_bias = n.inputs.size() > 2 && n.inputs[2];
+  if (has_bias && group.graph->type(n.inputs[2]).dtype != DType::f32) return "has a bias of another type";
   for (size_t i = 0; i < group.steps.size(); ++i) {
     const GroupStep& s = group.steps[i];
-    if (s.kind == GroupStep::linear || (i == 0 && is_bias(s, 4, 1))) continue;
+    if (s.kind == GroupStep::linear || (i == 0 && !has_bias && is_bias(s, 4, 1))) continue;
     if (code_of(s.op) == Code::none) return cat("has no loop for ", s.op);
     if (s.kind != GroupStep::binary) continue;
     if (s.operand.input < 0 || s.operand.reshaped) return cat("has a constant operand of ", s.op);
