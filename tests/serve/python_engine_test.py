@@ -415,6 +415,38 @@ def test_a_crash_takes_one_request_of_many_along(serve):
     assert all("ended with signal 9" in str(seen[i]) for i in (40, 41, 90))
 
 
+BROKEN = '''
+import json
+import struct
+import time
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        link, kind = pb_utils._link, int(requests[0].inputs()[0].as_numpy()[0])
+        if kind == 1:                                               # a part of a frame
+            link.ring.words[0] = link.ring.head + 8
+            link.ring.wake()
+            time.sleep(60)
+        if kind == 2:                                               # an error that is no text
+            more, now = json.dumps({"error": [5]}).encode(), time.monotonic_ns()
+            head = struct.pack("<QIIQQ", link.ring.words[2], 1, 0, now, now) + struct.pack("<IIII", 0, len(more), 0, 0)
+            link._send(*link.frame(2, head + more + bytes(-len(more) % 8), [])[0])
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT0", r.inputs()[0].as_numpy())]) for r in requests]
+'''
+
+
+def test_a_process_that_breaks_the_rules_is_answered_for(serve):
+    add_model(serve.repository, "broken", INT_IO, files={"1/model.py": BROKEN})
+    server = start(serve)
+    for kind, words in ((1, "has damaged the memory"), (2, "type must be string")):
+        begun = time.time()
+        status, answer = server.infer("broken", [kind], "INT32")
+        assert status >= 400 and words in answer["error"] and time.time() - begun < 30, answer
+        assert server.infer("broken", [7], "INT32")[1]["outputs"][0]["data"] == [7]
+
+
 NOISY = '''
 import os
 import sys

@@ -322,6 +322,9 @@ void PythonInstance::executed(const Frame& frame) {
     read_executed(frame, config_, run);
   } catch (const Error& e) {
     run.fail(e);
+  } catch (
+      const std::exception& e) {  // JSON of other types than belong there: the execution ends all the same
+    run.fail(Error(ErrorCode::bad_format, e.what(), config_.name));
   }
   const int64_t took = static_cast<int64_t>((run.infer_end - run.input_end).count());
   slowest_ns_.store(std::max({took, int64_t{1}, slowest_ns_.load(std::memory_order_relaxed) * 15 / 16}),
@@ -333,17 +336,19 @@ void PythonInstance::executed(const Frame& frame) {
 
 // The execution as a whole went wrong.
 void PythonInstance::failed(const Json& m) {
+  const auto batch = m.at("batch").get<uint64_t>();
+  const std::string trace = m.value("trace", ""), what = m.value("error", "the model failed");
   std::optional<Flight> flight;
   {
     std::lock_guard lock(mutex_);
-    auto it = flights_.find(m.at("batch").get<uint64_t>());
+    auto it = flights_.find(batch);
     if (it == flights_.end()) return;
     flight = std::move(it->second);
     flights_.erase(it);
     if (flights_.empty()) site_->hold(false);
   }
-  log_error("model ", config_.name, ": ", m.value("trace", ""));
-  const Error error(ErrorCode::internal, m.value("error", "the model failed"), config_.name);
+  log_error("model ", config_.name, ": ", trace);
+  const Error error(ErrorCode::internal, what, config_.name);
   // Here and not in the caller: this thread alone may remove a request that a response could be for.
   fail_pending(error, flight->first_key, flight->run->requests.size());
   flight->run->fail(error);

@@ -38,9 +38,10 @@ void WorkerRing::copy(void* to, size_t size) const {
 
 size_t WorkerRing::peek(void* to, size_t size) const {
   const uint64_t there = word(0).load(std::memory_order_acquire) - read_;
-  if (there > kRingBytes)
+  // Frames come whole, so a part of one is no reason to wait.
+  if (there > kRingBytes || (there > 0 && there < size))
     fail(ErrorCode::bad_format, "the model's process has damaged the memory it answers in");
-  if (there < size) return 0;
+  if (there == 0) return 0;
   copy(to, size);
   return static_cast<size_t>(there);
 }

@@ -27,8 +27,8 @@ class WorkerRing {
   WorkerRing& operator=(const WorkerRing&) = delete;
 
   int fd() const { return file_.get(); }
-  // Copies the next `size` bytes without taking them and says how many there are in all; 0: not that many.
-  // bad_format if the counts of the process make no sense.
+  // Copies the next `size` bytes without taking them and says how many there are in all; 0: none.
+  // bad_format if the counts of the process make no sense: fewer bytes than that, or more than the ring has.
   size_t peek(void* to, size_t size) const;
   void read(void* to, size_t size);  // takes bytes that are there
   void skip(size_t size);
