@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/packed_weights.h"
 
+#include <algorithm>
+
 #include "base/huge_pages.h"
 
 namespace pelton::runtime {
@@ -15,7 +17,7 @@ std::shared_ptr<const Tensor> PackedWeights::find(const void* source, std::strin
   while (at != last) {
     const Entry& e = at->second;
     const std::shared_ptr<const void> alive = e.alive.lock();
-    if (!alive || (e.brought && e.source.expired())) {
+    if (!alive || e.gone()) {
       at = entries_.erase(at);
       continue;
     }
@@ -45,16 +47,29 @@ std::shared_ptr<const Tensor> PackedWeights::get(const Tensor& source, const std
   make(to);
   std::shared_ptr<const Tensor> made(held, &held->bytes);
   std::lock_guard lock(mutex_);
-  entries_.emplace(
-      source.data(),
-      Entry{order, {static_cast<const std::byte*>(to), static_cast<size_t>(bytes)}, held, {}, false});
+  remember(source.data(),
+           {order, {static_cast<const std::byte*>(to), static_cast<size_t>(bytes)}, held, {}, false});
   if (recording_) recorded_.push_back({source, order, made});
   return made;
 }
 
 void PackedWeights::add(const std::shared_ptr<const Blob>& source, std::string order, const Blob& packed) {
   std::lock_guard lock(mutex_);
-  entries_.emplace(source->bytes.data(), Entry{std::move(order), packed.bytes, packed.owner, source, true});
+  remember(source->bytes.data(), {std::move(order), packed.bytes, packed.owner, source, true});
+}
+
+// A process that loads plan after plan keeps no more than twice what lives.
+void PackedWeights::remember(const void* source, Entry entry) {
+  if (entries_.size() >= most_) {
+    std::erase_if(entries_, [](const auto& e) { return e.second.gone(); });
+    most_ = std::max<size_t>(256, 2 * entries_.size());
+  }
+  entries_.emplace(source, std::move(entry));
+}
+
+size_t PackedWeights::known() {
+  std::lock_guard lock(mutex_);
+  return entries_.size();
 }
 
 void PackedWeights::record() {

@@ -35,6 +35,8 @@ class PackedWeights {
   // What a plan brings; known for as long as the constant and the owner of `packed` live.
   void add(const std::shared_ptr<const Blob>& source, std::string order, const Blob& packed);
 
+  size_t known();  // forms that are remembered, some of which may be gone already
+
   // From record() to take() everything that get() yields is kept.
   void record();
   std::vector<Packed> take();
@@ -48,13 +50,16 @@ class PackedWeights {
     std::weak_ptr<const void> alive;
     std::weak_ptr<const Blob> source;
     bool brought = false;
+    bool gone() const { return alive.expired() || (brought && source.expired()); }
   };
+  void remember(const void* source, Entry entry);
   std::shared_ptr<const Tensor> find(const void* source, std::string_view order, int64_t bytes);
 
   std::mutex mutex_;
   std::unordered_multimap<const void*, Entry> entries_;  // by address of the constant; guarded by mutex_
-  bool recording_ = false;                               // likewise
-  std::vector<Packed> recorded_;                         // likewise
+  size_t most_ = 256;             // entries before those that are gone are looked for; likewise
+  bool recording_ = false;        // likewise
+  std::vector<Packed> recorded_;  // likewise
 };
 
 }  // namespace pelton::runtime

@@ -122,3 +122,17 @@ TEST_CASE("packed weights: damaged ones are refused by name") {
   test::expect_error(ErrorCode::bad_format, {"a.pelton", "section 'packed'", "checksum"},
                      [&] { load_plan(dir / "a.pelton"); });
 }
+
+TEST_CASE("what nobody holds any more is forgotten, though nobody asks for it again") {
+  std::vector<Tensor> constants;  // alive, so that no two of them have one address
+  for (int i = 0; i < 3000; ++i) {
+    constants.push_back(weights(static_cast<float>(i)));
+    (void)PackedWeights::instance().get(constants.back(), "forgotten", kBytes, zeros);
+  }
+  CHECK(PackedWeights::instance().known() < 1000);
+  // What is held stays.
+  std::vector<std::shared_ptr<const Tensor>> held;
+  for (const Tensor& c : constants) held.push_back(PackedWeights::instance().get(c, "held", kBytes, zeros));
+  for (size_t i = 0; i < held.size(); ++i)
+    CHECK(PackedWeights::instance().get(constants[i], "held", kBytes, never)->data() == held[i]->data());
+}
