@@ -86,6 +86,10 @@ struct Form {
   bool merge = false;  // sibling contractions
 };
 
+bool is_lower(const std::string& precision) {
+  return precision == "bf16" || precision == "fp16";
+}
+
 // From passes that hold for every machine to the graph that runs.
 void finish(Graph& graph, const Form& form, Pipeline& p, const passes::Context& context) {
   if (form.merge) p.run("siblings", [&] { return passes::siblings(graph, context); });
@@ -140,8 +144,9 @@ Form choose_form(const Graph& graph, const runtime::Plan& so_far, const Options&
     runtime::Plan plan;
     plan.target = so_far.target;
     plan.optimum = so_far.optimum;
+    plan.precision = so_far.precision;
     RegistryOracle oracle(registry, so_far.target);
-    passes::Context context{so_far.target, &oracle, nullptr};
+    passes::Context context{so_far.target, &oracle, nullptr, is_lower(so_far.precision)};
     Pipeline p(copy, quiet, plan);
     finish(copy, forms[i], p, context);
     plan.graph = std::move(copy);
@@ -168,7 +173,7 @@ runtime::Plan compile(Graph graph, const device::Target& target, const Options& 
   plan.target = target;
   plan.precision = options.precision;
   RegistryOracle oracle(registry, target);
-  passes::Context context{target, &oracle, options.fired};
+  passes::Context context{target, &oracle, options.fired, is_lower(options.precision)};
   context.target.tf32 = options.precision == "tf32";
   Pipeline p(graph, options, plan);
 

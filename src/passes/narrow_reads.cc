@@ -83,7 +83,7 @@ bool narrow_reads(Graph& graph, const Context& context) {
   };
   each("arg_max", narrow_place, "narrow_reads/place");
   each("cast", cast_before_reshape, "narrow_reads/cast_before_reshape");
-  each("reduce_sum", narrow_sum, "narrow_reads/sum");
+  if (context.lowered) each("reduce_sum", narrow_sum, "narrow_reads/sum");
   remove_dead(graph);
   return changed;
 }

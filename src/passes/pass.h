@@ -30,7 +30,8 @@ struct Context {
   device::Target target;
   const KernelOracle* oracle = nullptr;  // may be null
   std::map<std::string, int64_t>* fired =
-      nullptr;  // times each rewrite rule fired, by "pass/rule"; may be null
+      nullptr;           // times each rewrite rule fired, by "pass/rule"; may be null
+  bool lowered = false;  // values are kept in 16 bits where the plan's precision says so
 
   void count(std::string_view rule) const {
     if (fired) ++(*fired)[std::string(rule)];

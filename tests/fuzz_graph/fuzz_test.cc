@@ -19,6 +19,7 @@
 #include "passes/fusion.h"
 #include "passes/layout.h"
 #include "passes/movement.h"
+#include "passes/narrow_reads.h"
 #include "passes/precision.h"
 #include "passes/product_shape.h"
 #include "passes/quantize.h"
@@ -72,6 +73,7 @@ template <class Run>
 auto on_device(Run run) {
   return [run](Graph& g, passes::Context c) {
     c.target = device::cuda_target(90);
+    c.lowered = true;
     return run(g, c);
   };
 }
@@ -90,6 +92,7 @@ const std::vector<Pass>& all_passes() {
       {"precision of devices",
        on_device([](Graph& g, const passes::Context& c) { return passes::precision(g, "fp16", c); }),
        Keeps::type},
+      {"narrow_reads", on_device(passes::narrow_reads), Keeps::type},
       {"product_shape", on_device(passes::product_shape), Keeps::value},
       {"decompose", passes::decompose, Keeps::value},
       {"absorb", passes::absorb, Keeps::value},

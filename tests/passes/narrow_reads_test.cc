@@ -12,9 +12,10 @@ using namespace pelton;
 
 namespace {
 
-std::string after_pass(const char* text) {
+std::string after_pass(const char* text, bool lowered = true) {
   ir::Graph g = ir::parse_graph(text);
   passes::Context context;
+  context.lowered = lowered;
   context.target = device::cuda_target(90);
   passes::narrow_reads(g, context);
   g.sort();
@@ -40,6 +41,16 @@ TEST_CASE("narrow_reads: a sum reads the 16 bits that a product reads, in whatev
   CHECK(got.find("cast:bf16[6,4]") != std::string::npos);
   // One narrow copy, made of the value itself.
   CHECK(got.find("cast:f32[2,3,4]") == got.rfind("cast:f32"));
+}
+
+TEST_CASE("narrow_reads: in a plan of f32 a sum does not read what was rounded for others") {
+  CHECK(after_pass(R"(graph "g"(%x: f32[3,4]) {
+    %v = exp(%x) : f32[3,4]
+    %s = reduce_sum(%v) {axes = [0]} : f32[4]
+    %c = cast(%v) {to = bf16} : bf16[3,4]
+    return %s, %c
+  })",
+                   false) == "exp:f32[3,4] reduce_sum:f32[3,4] cast:f32[3,4]");
 }
 
 TEST_CASE("narrow_reads: the place of a maximum is sought in the value that was widened") {
