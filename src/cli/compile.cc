@@ -143,13 +143,13 @@ int run(const Options& o, const Globals& globals) {
 
 Run make_compile(CLI::App& app, const Globals& globals) {
   auto o = std::make_shared<Options>();
-  app.add_option("model", o->model, "ONNX file, IR text file or folder of a training run")
+  app.add_option("model", o->model, "ONNX file, IR text file, folder of a training run or zoo:NAME")
       ->required()
       ->type_name("MODEL");
   app.add_option("-o,--output", o->output, "plan file to write")
       ->capture_default_str()
       ->type_name("X.pelton");
-  app.add_option("--precision", o->precision, "fp32, bf16, fp16 or int8; tf32 on a GPU")
+  app.add_option("--precision", o->precision, "fp32, bf16, fp16; int8 on a CPU, tf32 on a GPU")
       ->capture_default_str();
   app.add_option(
          "--calibrate", o->calibrate,

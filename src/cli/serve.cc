@@ -25,6 +25,7 @@ serve::PlanLoader plan_loader(int threads) {
     CompileOptions options;
     options.shapes = r.shapes;
     options.precision = r.precision;
+    options.trusted = r.trusted;
     const device::Target target = find_device(r.gpu < 0 ? "cpu" : cat("cuda:", r.gpu), threads);
     return runtime::Executable::create(open_plan(r.path, target, options), registry(), target);
   };

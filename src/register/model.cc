@@ -137,7 +137,7 @@ runtime::Plan compile_model(Model model, const device::Target& target, const Com
 
 std::shared_ptr<const runtime::Plan> open_plan(const std::string& path, const device::Target& target,
                                                const CompileOptions& options) {
-  if (kind_of_file(path) == FileKind::plan) return runtime::load_plan(path);
+  if (kind_of_file(path) == FileKind::plan) return runtime::load_plan(path, {.trusted = options.trusted});
   return std::make_shared<runtime::Plan>(compile_model(load_model(path, options), target, options));
 }
 

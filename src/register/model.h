@@ -33,6 +33,7 @@ struct CompileOptions {
   // Where --print-after goes.
   std::function<void(std::string_view pass, const std::string& text)> print;
   bool hash_source = false;  // fill Plan::source_sha256
+  bool trusted = true;       // runtime::LoadOptions::trusted of a plan file
 };
 
 Model load_model(const std::string& path, const CompileOptions& options = {});

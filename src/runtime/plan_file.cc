@@ -92,12 +92,12 @@ class Loader {
     }
     with_place("section 'manifest'", [&] { read_manifest(manifest, *plan, unguarded.get()); });
     plan->unguarded = unguarded;
-    if (options_.map && find("packed.index")) {
+    if (options_.map && options_.trusted && find("packed.index")) {
       packed();
       // What is packed is not read again in its plain order.
       forget_pages(file_.subspan(weights_->offset, weights_->size));
     }
-    if (find("artifacts")) {
+    if (options_.trusted && find("artifacts")) {
       const std::string_view bytes = content("artifacts");
       with_place("section 'artifacts'",
                  [&] { plan->artifacts = std::make_shared<device::Artifacts>(read_artifacts(bytes)); });

@@ -24,6 +24,9 @@ struct LoadOptions {
   bool map = true;
   // false: weights are not compared with their checksum; everything else always is.
   bool verify_weights = true;
+  // false: what the file brings ready to run or to use, which no check can judge (kernels, choices, packed
+  // weights), is left aside and made anew.
+  bool trusted = true;
 };
 
 // Every error names the file and the section. The plan keeps the file mapped for as long as it lives.

@@ -266,7 +266,8 @@ void add_serve_flags(CLI::App& app, ServeOptions& o) {
   app.add_flag("--allow-model-upload", r.allow_upload, "Load requests may bring model files");
   app.add_flag("--mmap-models", o.map_models,
                "Map plan files instead of copying them; nobody may write to them then");
-  app.add_option("--allow-client-shm", o.core.allow_client_shm, "Clients may register system shared memory")
+  app.add_option("--allow-client-shm", o.core.allow_client_shm,
+                 "Clients may register system and CUDA shared memory")
       ->capture_default_str();
   app.add_option("--exit-on-error", o.exit_on_error, "End if a model fails to load at start")
       ->capture_default_str();

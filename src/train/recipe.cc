@@ -247,7 +247,6 @@ class Reader {
     r_.memory_budget_gib = a.number("memory_budget");
     r_.average = a.number("average");
     r_.mixup = a.number("mixup");
-    r_.deterministic = a.boolean("deterministic");
     if (r_.average >= 1) fail(ErrorCode::usage, "step.average must be below 1", a.where());
     if (r_.mixup > 0 && r_.loss.kind != "cross_entropy")
       fail(ErrorCode::usage, "mixup needs loss cross_entropy", a.where());

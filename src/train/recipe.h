@@ -48,7 +48,6 @@ struct Recipe {
   int64_t accumulate = 1;
   double clip_norm = 0, average = 0, mixup = 0;
   double memory_budget_gib = 0;  // 0: none
-  bool deterministic = true;
 
   std::string optimizer = "sgd";
   data::Options optimizer_options;

@@ -71,10 +71,10 @@ std::string saved(const Plan& plan) {
   return read_file(dir / "a.pelton");
 }
 
-std::shared_ptr<const Plan> load_bytes(const std::string& bytes) {
+std::shared_ptr<const Plan> load_bytes(const std::string& bytes, const LoadOptions& options = {}) {
   auto aligned = std::make_shared<Tensor>(DType::u8, Dims{static_cast<int64_t>(bytes.size())});
   std::memcpy(aligned->mutable_data(), bytes.data(), bytes.size());
-  return parse_plan({static_cast<const char*>(aligned->data()), bytes.size()}, aligned);
+  return parse_plan({static_cast<const char*>(aligned->data()), bytes.size()}, aligned, options);
 }
 
 Tensor input(int64_t n) {
@@ -145,6 +145,7 @@ TEST_CASE("plan file: what back ends made travels with the plan") {
   CHECK(back->artifacts->entries() == plan.artifacts->entries());
   CHECK(back->artifacts->find("tactics", "machine\nproblem") == "way 2");
   CHECK(!back->artifacts->find("kernels", "machine\nproblem"));
+  CHECK(!load_bytes(bytes, {.trusted = false})->artifacts);
   const std::string content = section_text(bytes, "artifacts");
   for (size_t cut : {size_t{1}, size_t{9}, content.size() - 1})
     expect_error(ErrorCode::bad_format, {"artifacts", "cut off"},

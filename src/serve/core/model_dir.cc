@@ -111,8 +111,10 @@ Fd::~Fd() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-ModelDir::ModelDir(std::string path)
-    : path_(std::move(path)), dir_(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+ModelDir::ModelDir(std::string path, bool uploaded)
+    : path_(std::move(path)),
+      uploaded_(uploaded),
+      dir_(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
   if (dir_.get() < 0) {
     const int e = errno;
     fail(code_of(e), cat("cannot open the model folder: ", std::strerror(e)), path_);

@@ -28,9 +28,10 @@ class Fd {
 class ModelDir {
  public:
   // not_found or io if `path` is no folder. The folder itself may be a link.
-  explicit ModelDir(std::string path);
+  explicit ModelDir(std::string path, bool uploaded = false);
 
   const std::string& path() const { return path_; }
+  bool uploaded() const { return uploaded_; }  // its files came with a request
   bool exists(std::string_view relative) const;
   std::string read(std::string_view relative, size_t max_bytes) const;  // limit if larger
   std::vector<int64_t> versions() const;                                // numeric sub-folders, ascending
@@ -44,6 +45,7 @@ class ModelDir {
   Fd open(std::string_view relative, int flags) const;
 
   std::string path_;
+  bool uploaded_;
   Fd dir_;
 };
 

@@ -255,7 +255,7 @@ void Repository::load_folder(const std::string& name, Entry& e, const std::strin
                              const std::string& folder, const LoadOverride& changes,
                              std::set<std::string> chain) {
   Stopwatch watch;
-  const ModelDir dir(folder);
+  const ModelDir dir(folder, !changes.files.empty());
   const uint64_t fingerprint = ModelDir(path.empty() ? folder : path).fingerprint();
   std::vector<std::string> notes;
   const bool overridden = changes.config_json || !changes.files.empty();

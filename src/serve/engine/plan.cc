@@ -281,6 +281,7 @@ class PlanBackend final : public Backend {
     const std::string file = model_file(configured, dir, version);
     PlanRequest r;
     r.gpu = gpu;
+    r.trusted = !dir.uploaded();
     for (const auto& [key, value] : parameters) {
       if (key == "precision") r.precision = value;
       if (key.starts_with("shape.")) r.shapes[key.substr(6)] = value;

@@ -19,6 +19,7 @@ struct PlanRequest {
   std::map<std::string, std::string> shapes;  // "shape.NAME" -> 1x3x224x224, ranges min:opt:max
   std::string precision = "fp32";             // parameter "precision"
   int gpu = -1;                               // that it is to run on; -1: the CPU
+  bool trusted = true;                        // false: a client sent it (runtime::LoadOptions)
 };
 using PlanLoader = std::function<std::shared_ptr<const runtime::Executable>(const PlanRequest&)>;
 // The picture input of a plan file that has one, else null.

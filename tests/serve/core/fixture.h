@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <filesystem>
 #include <fstream>
@@ -44,8 +45,9 @@ class TestBackend final : public Backend {
  public:
   explicit TestBackend(Work work) : work_(std::move(work)) {}
   std::shared_ptr<const void> complete(Node&, const ModelDir&, int64_t) const override { return nullptr; }
-  std::shared_ptr<Engine> load(const ModelConfig&, const ModelDir&, int64_t,
+  std::shared_ptr<Engine> load(const ModelConfig&, const ModelDir& dir, int64_t,
                                std::shared_ptr<const void>) const override {
+    uploaded = dir.uploaded();
     struct TestInstance final : Instance {
       explicit TestInstance(const Work& w) : work(w) {}
       void execute(BatchRun& run) override { work(run); }
@@ -58,6 +60,7 @@ class TestBackend final : public Backend {
     };
     return std::make_shared<TestEngine>(work_);
   }
+  mutable std::atomic<bool> uploaded = false;  // the last model that was loaded
 
  private:
   const Work work_;
@@ -129,10 +132,11 @@ class Answers {
 struct TestServer {
   TempFolder folder;
   BackendTable backends;
+  std::shared_ptr<TestBackend> backend;
   std::unique_ptr<Core> core;
 
-  explicit TestServer(Work work = echo) {
-    backends.add("test", std::make_shared<TestBackend>(std::move(work)));
+  explicit TestServer(Work work = echo) : backend(std::make_shared<TestBackend>(std::move(work))) {
+    backends.add("test", backend);
   }
   std::map<std::string, std::string> start(RepositoryOptions r = {}) {
     CoreOptions o;

@@ -160,6 +160,7 @@ TEST_CASE("uploads need leave, bring no code and stay in their folder") {
   options.allow_upload = true;
   REQUIRE(open.start(options).empty());
   open.core->repository().load("new", o);
+  CHECK(open.backend->uploaded);
   CHECK_FALSE(open.infer("new", int_tensor({1}, {1})).error);
   for (const char* path : {"1/model.py", "1/evil.so", "1/evil.so.1", "../x", "/etc/x", "1/../../x", ""}) {
     LoadOverride bad = o;
