@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Regions of POSIX shared memory that clients registered for inputs and outputs. Off unless the server allows
-// it. Inputs are read in place through a guarded mapping; small ones and BYTES, whose layout is checked
-// before it is used, are copied first, so that nobody can change them in between. Outputs are written through
-// the descriptor. A client that truncates its region gets an error instead of ending the server.
+// it. Inputs are read in place through a guarded mapping; small ones, BYTES, whose layout is checked
+// before it is used, and integers, which kernels check as indices, are copied first, so that nobody can
+// change them in between. Outputs are written through the descriptor. A client that truncates its region gets
+// an error instead of ending the server.
 #pragma once
 
 #include <map>
