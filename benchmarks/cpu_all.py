@@ -44,7 +44,7 @@ def models_text():
     columns = sorted({(c["batch"], c["threads"]) for c in cases})
     lines = [f"Whole models in f32 against ONNX Runtime {report['versions']['onnxruntime']} and OpenVINO {report['versions']['openvino'].split('-')[0]} in the "
              f"same run, their time over Pelton's, so that above 1\nPelton is faster (`benchmarks/cpu_all.py`, {report['cores']} cores of an "
-             f"{report['cpu']} that did nothing else, {report['date']}; figures and errors against f64 in\n`benchmarks/results/models_cpu.json`; "
+             f"{report['cpu']} that did nothing else, {report['rounds']} rounds, {report['date']}; figures and errors against f64 in\n`benchmarks/results/models_cpu.json`; "
              f"geometric means {mean['onnxruntime']:.2f}x and {mean.get('openvino', 0):.2f}x; - where OpenVINO does not convert the model):", "",
              "| model, ONNX Runtime / OpenVINO | " + " | ".join(f"b{b}, {t} thread{'s' * (t > 1)}" for b, t in columns) + " |",
              "|---" * (len(columns) + 1) + "|"]
