@@ -8,15 +8,13 @@ TRITON is the unpacked wheel of nvidia-pytriton; BACKEND is libtriton_identity.s
 backend, core and common of the project triton-inference-server.
 """
 import argparse
-import json
 import os
 import pathlib
 import shutil
-import statistics
 import sysconfig
 import tempfile
 
-from against_triton_python import Server, measure
+from against_triton_python import Server, compare
 
 CONFIG = """backend: "identity"
 input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] } ]
@@ -48,26 +46,7 @@ def main():
         repository = ["--model-repository", str(model.parents[1])]
         servers = {"triton": Server([str(triton), *repository, "--backend-directory", str(backends.parent)], env),
                    "pelton": Server([pelton, "serve", *repository])}
-        report = {"peer": "tritonserver of nvidia-pytriton 0.7.0, C++ identity backend built here", "cores": os.cpu_count(),
-                  "rounds": args.rounds, "load_average": os.getloadavg()[0], "cases": []}
-        try:
-            for scheme, concurrency in (("http", 1), ("http", 16), ("grpc", 1), ("grpc", 16)):
-                rounds = []
-                for i in range(args.rounds):
-                    order = list(servers.items())[::1 if i % 2 else -1]
-                    rounds.append({name: measure(s, pelton, scheme, concurrency, args.requests) for name, s in order})
-                case = {"protocol": scheme, "concurrency": concurrency, "requests": args.requests,
-                        "ratio": {k: statistics.median(r["pelton"][k] / max(1e-9, r["triton"][k]) for r in rounds) for k in rounds[0]["pelton"]},
-                        "median": {name: {k: statistics.median(r[name][k] for r in rounds) for k in rounds[0][name]} for name in servers}}
-                report["cases"].append(case)
-                print(json.dumps(case), flush=True)
-        finally:
-            for s in servers.values():
-                s.process.terminate()
-                s.process.wait()
-    report["load_average_end"] = os.getloadavg()[0]
-    if args.output:
-        args.output.write_text(json.dumps(report, indent=1) + "\n")
+        compare("tritonserver of nvidia-pytriton 0.7.0, C++ identity backend built here", servers, pelton, args)
 
 
 if __name__ == "__main__":

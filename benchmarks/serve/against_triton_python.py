@@ -87,6 +87,29 @@ def measure(server, pelton, scheme, concurrency, requests):
             "p50_us": row["latency_us"]["p50"], "p99_us": row["latency_us"]["p99"]}
 
 
+def compare(peer, servers, pelton, args):
+    """Times the servers "triton" and "pelton" in alternating order, ends them and writes the report to args.output."""
+    report = {"peer": peer, "cores": os.cpu_count(), "rounds": args.rounds, "load_average": os.getloadavg()[0], "cases": []}
+    try:
+        for scheme, concurrency in (("http", 1), ("http", 16), ("grpc", 1), ("grpc", 16)):
+            rounds = []
+            for i in range(args.rounds):
+                order = list(servers.items())[::1 if i % 2 else -1]
+                rounds.append({name: measure(s, pelton, scheme, concurrency, args.requests) for name, s in order})
+            case = {"protocol": scheme, "concurrency": concurrency, "requests": args.requests,
+                    "ratio": {k: statistics.median(r["pelton"][k] / max(1e-9, r["triton"][k]) for r in rounds) for k in rounds[0]["pelton"]},
+                    "median": {name: {k: statistics.median(r[name][k] for r in rounds) for k in rounds[0][name]} for name in servers}}
+            report["cases"].append(case)
+            print(json.dumps(case), flush=True)
+    finally:
+        for s in servers.values():
+            s.process.terminate()
+            s.process.wait()
+    report["load_average_end"] = os.getloadavg()[0]
+    if args.output:
+        args.output.write_text(json.dumps(report, indent=1) + "\n")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path)
@@ -114,26 +137,7 @@ def main():
         repository = ["--model-repository", str(model.parents[1])]
         servers = {"triton": Server([str(triton / "bin/tritonserver"), *repository, "--backend-directory", str(backends)], env),
                    "pelton": Server([pelton, "serve", *repository, f"--python-executable={sys.executable}"])}
-        report = {"peer": "tritonserver of nvidia-pytriton 0.7.0, Python backend", "cores": os.cpu_count(), "rounds": args.rounds,
-                  "load_average": os.getloadavg()[0], "cases": []}
-        try:
-            for scheme, concurrency in (("http", 1), ("http", 16), ("grpc", 1), ("grpc", 16)):
-                rounds = []
-                for i in range(args.rounds):
-                    order = list(servers.items())[::1 if i % 2 else -1]
-                    rounds.append({name: measure(s, pelton, scheme, concurrency, args.requests) for name, s in order})
-                case = {"protocol": scheme, "concurrency": concurrency, "requests": args.requests,
-                        "ratio": {k: statistics.median(r["pelton"][k] / max(1e-9, r["triton"][k]) for r in rounds) for k in rounds[0]["pelton"]},
-                        "median": {name: {k: statistics.median(r[name][k] for r in rounds) for k in rounds[0][name]} for name in servers}}
-                report["cases"].append(case)
-                print(json.dumps(case), flush=True)
-        finally:
-            for s in servers.values():
-                s.process.terminate()
-                s.process.wait()
-    report["load_average_end"] = os.getloadavg()[0]
-    if args.output:
-        args.output.write_text(json.dumps(report, indent=1) + "\n")
+        compare("tritonserver of nvidia-pytriton 0.7.0, Python backend", servers, pelton, args)
 
 
 if __name__ == "__main__":
