@@ -292,9 +292,15 @@ bool fuse_attention(Graph& g, NodeId id, const Context& context) {
     rows = result(g, transpose);
     const Shape shape = g.type(rows).shape;
     if (single_use(g, rows) && g[g[rows].uses[0].user].is("reshape")) rows = result(g, g[rows].uses[0].user);
-    Builder b(g, id);
-    b.set_name(g[id].name);
-    g.set_input(id, 4, b.transpose(b.reshape(rows, shape), {0, 2, 1, 3}));
+    const std::vector<NodeId>& order = g.order();
+    const auto at = std::find(order.begin(), order.end(), id);
+    if (std::find(order.begin(), at, g[rows].producer) == at) {
+      rows = {};  // it is made after its reader would run
+    } else {
+      Builder b(g, id);
+      b.set_name(g[id].name);
+      g.set_input(id, 4, b.transpose(b.reshape(rows, shape), {0, 2, 1, 3}));
+    }
   }
   std::vector<NodeId> nodes{id};
   for (size_t i = 0; i < 5; ++i) own_views(g, id, i, rows, nodes);

@@ -416,10 +416,14 @@ void Frame::unbind() {
   for (HostValue& v : host_) v = HostValue();
   std::fill(bound_.begin(), bound_.end(), Bound{});
   outputs_.clear();
-  kept_memory_.clear();
-  for (auto& [region, frame] : bodies_) frame->kept_memory_.clear();
+  forget_kept_memory();
   sizes_known_ = false;
   if (!state_.empty()) reset_state();
+}
+
+void Frame::forget_kept_memory() {
+  kept_memory_.clear();
+  for (auto& [region, frame] : bodies_) frame->forget_kept_memory();
 }
 
 void Frame::copy_to_bound(size_t i) {

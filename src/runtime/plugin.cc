@@ -99,8 +99,20 @@ Entry entry_at(const Entry* first, size_t i) {
   return out;
 }
 
-void add_op(Loaded& l, const std::string& path, const char* plugin, const pelton_custom_op& op,
-            size_t index) {
+// What a table holds, checked as a whole before any of it is added.
+struct Checked {
+  std::vector<LoadedOp> ops;
+  std::vector<LoadedImplementation> implementations;
+  bool provides(const std::string& domain, const std::string& name, int64_t version) const {
+    if (find_custom_op(domain, name, version)) return true;
+    return std::any_of(ops.begin(), ops.end(), [&](const LoadedOp& o) {
+      return o.op.domain == domain && o.op.name == name && o.op.version == version;
+    });
+  }
+};
+
+void check_op(Checked& into, const std::string& path, const char* plugin, const pelton_custom_op& op,
+              size_t index) {
   auto bad = [&](std::string what) { fail(ErrorCode::plugin, std::move(what), path); };
   if (!op.domain || !op.name || !op.infer || !op.run)
     bad(cat("op ", index, " of plug-in '", plugin, "' has no name, inference or kernel"));
@@ -109,9 +121,17 @@ void add_op(Loaded& l, const std::string& path, const char* plugin, const pelton
     bad(cat(title(op), " has flags that ABI ", PELTON_PLUGIN_ABI, " does not know"));
   if (effects && (op.decompose || op.gradient || op.build_gradient))
     bad(cat(title(op), " has effects, and so neither a decomposition nor a gradient"));
-  LoadedOp item{
-      op, {title(op), false, op.refuse, op.scratch_bytes, op.context_bytes, op.prepare, op.release, op.run}};
-  const LoadedOp& kept = l.ops.emplace(OpKey{op.domain, op.name, op.version}, std::move(item)).first->second;
+  if (into.provides(op.domain, op.name, op.version))
+    fail(ErrorCode::bad_name, cat("custom op ", title(op), " exists already"), path);
+  into.ops.push_back({op,
+                      {title(op), false, true, op.refuse, op.scratch_bytes, op.context_bytes, op.prepare,
+                       op.release, op.run}});
+}
+
+void add_op(Loaded& l, LoadedOp item) {
+  const OpKey key{item.op.domain, item.op.name, item.op.version};
+  const LoadedOp& kept = l.ops.emplace(key, std::move(item)).first->second;
+  const pelton_custom_op& op = kept.op;
   CustomOp row{op.domain, op.name, op.version, [&kept](InferContext& c) { infer_with(kept.op, c); }};
   if (op.decompose)
     row.decompose = [&kept](Builder& b, const Node& n) { return plugin_decompose(kept.op, b, n); };
@@ -119,29 +139,31 @@ void add_op(Loaded& l, const std::string& path, const char* plugin, const pelton
     row.eval = [&kept](EvalContext& c) { plugin_eval(kept.functions, c); };
   if (op.gradient || op.build_gradient)
     row.gradient = [&kept](GradientContext& c) { plugin_gradient(kept.op, c); };
-  row.effects = effects;
+  row.effects = op.flags & PELTON_OP_EFFECTS;
   row.in_place = op.flags & PELTON_OP_IN_PLACE;
-  with_place(path, [&] { add_custom_op(std::move(row)); });
+  add_custom_op(std::move(row));
 }
 
 // Implementations are asked through plain functions: one pair of them for each place in this list.
 constexpr size_t kMostImplementations = 64;
 
-void add_implementation(Loaded& l, const std::string& path, const char* plugin,
-                        const pelton_implementation& i, size_t index) {
+void check_implementation(const Loaded& l, Checked& into, const std::string& path, const char* plugin,
+                          const pelton_implementation& i, size_t index) {
   auto bad = [&](std::string what) { fail(ErrorCode::plugin, std::move(what), path); };
   if (!i.name || !i.op || !i.device || !i.run)
     bad(cat("implementation ", index, " of plug-in '", plugin, "' has no name, op, device or kernel"));
   const std::string what = cat("implementation '", i.name, "' of plug-in '", plugin, "'");
-  if (i.flags & ~uint64_t{PELTON_KERNEL_ANY_LAYOUT})
+  if (i.flags & ~uint64_t{PELTON_KERNEL_ANY_LAYOUT | PELTON_KERNEL_NOT_RECORDED})
     bad(cat(what, " has flags that ABI ", PELTON_PLUGIN_ABI, " does not know"));
   LoadedImplementation item;
   item.name = i.name;
   item.op = i.op;
   item.version = i.version;
   if (item.name.find('.') == item.name.npos) bad(cat(what, " has no dot in its name"));
-  for (const LoadedImplementation& other : l.implementations)
-    if (other.name == item.name) bad(cat(what, " exists already"));
+  const auto same_name = [&](const LoadedImplementation& other) { return other.name == item.name; };
+  if (std::any_of(l.implementations.begin(), l.implementations.end(), same_name) ||
+      std::any_of(into.implementations.begin(), into.implementations.end(), same_name))
+    bad(cat(what, " exists already"));
   if (std::string_view(i.device) == "cuda")
     item.device = device::Kind::cuda;
   else if (std::string_view(i.device) != "cpu")
@@ -150,19 +172,23 @@ void add_implementation(Loaded& l, const std::string& path, const char* plugin,
     item.domain = item.op.substr(0, colons);
     item.custom = item.op.substr(colons + 2);
     item.op = "custom";
-    if (!find_custom_op(item.domain, item.custom, item.version))
+    if (!into.provides(item.domain, item.custom, item.version))
       bad(cat(what, " is of ", i.op, " version ", i.version, ", which nothing provides"));
   } else if (const OpDef* row = find_op(item.op); !row || row->family == Family::control) {
     bad(cat(what, " is of '", item.op, "', which is no op that takes kernels"));
   }
   if (l.handed_out) bad(cat(what, " comes too late: load it before the first model"));
-  if (l.implementations.size() == kMostImplementations)
+  if (l.implementations.size() + into.implementations.size() == kMostImplementations)
     bad(cat("more than ", kMostImplementations, " implementations of plug-ins"));
-  item.functions = {what,      (i.flags & PELTON_KERNEL_ANY_LAYOUT) != 0,
-                    i.refuse,  i.scratch_bytes,
-                    nullptr,   i.prepare,
-                    i.release, i.run};
-  l.implementations.push_back(std::move(item));
+  item.functions = {.title = what,
+                    .any_layout = (i.flags & PELTON_KERNEL_ANY_LAYOUT) != 0,
+                    .recorded = (i.flags & PELTON_KERNEL_NOT_RECORDED) == 0,
+                    .refuse = i.refuse,
+                    .scratch_bytes = i.scratch_bytes,
+                    .prepare = i.prepare,
+                    .release = i.release,
+                    .run = i.run};
+  into.implementations.push_back(std::move(item));
 }
 
 const LoadedImplementation& implementation_at(size_t i) {
@@ -222,9 +248,13 @@ void load_plugin(const std::string& path) {
   if ((table->op_count && table->ops[0].size < offsetof(pelton_custom_op, gradient)) ||
       (table->implementation_count && table->implementations[0].size < sizeof(pelton_implementation)))
     bad(cat("a table of plug-in '", table->name, "' is shorter than ABI ", PELTON_PLUGIN_ABI, " says"));
-  for (size_t i = 0; i < table->op_count; ++i) add_op(l, path, table->name, entry_at(table->ops, i), i);
+  Checked checked;
+  for (size_t i = 0; i < table->op_count; ++i)
+    check_op(checked, path, table->name, entry_at(table->ops, i), i);
   for (size_t i = 0; i < table->implementation_count; ++i)
-    add_implementation(l, path, table->name, entry_at(table->implementations, i), i);
+    check_implementation(l, checked, path, table->name, entry_at(table->implementations, i), i);
+  for (LoadedOp& op : checked.ops) add_op(l, std::move(op));
+  for (LoadedImplementation& i : checked.implementations) l.implementations.push_back(std::move(i));
   l.files.insert(path);
   log_info("plug-in '", table->name, "': ", table->op_count, " ops, ", table->implementation_count,
            " implementations");

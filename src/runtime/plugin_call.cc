@@ -47,10 +47,12 @@ bool is_token(const Graph& g, ValueId v) {
 class PluginKernel : public backend::Kernel, public backend::Stateful {
  public:
   PluginKernel(const PluginFunctions& f, const backend::Instance& i)
-      : f_(f), call_(i.graph, i.node(), i.inputs, i.outputs, i.constants) {
+      : f_(f), call_(i.graph, i.node(), i.inputs, i.outputs, i.constants), state_(nullptr, {f.release}) {
     PluginMessage message;
-    if (f.prepare && f.prepare(call_.get(), &state_, message.get()))
+    void* state = nullptr;
+    if (f.prepare && f.prepare(call_.get(), &state, message.get()))
       fail(ErrorCode::plugin, cat(f.title, ": ", message.str("cannot be prepared")));
+    state_.reset(state);
     auto size_of = [&](int64_t (*size)(const pelton_op_call*), std::string_view what) {
       const int64_t bytes = size ? size(call_.get()) : 0;
       if (bytes < 0) fail(ErrorCode::plugin, cat(f.title, " asks for ", bytes, " bytes of ", what));
@@ -59,14 +61,9 @@ class PluginKernel : public backend::Kernel, public backend::Stateful {
     scratch_ = size_of(f.scratch_bytes, "scratch");
     context_ = size_of(f.context_bytes, "memory for each context");
   }
-  ~PluginKernel() override {
-    if (state_ && f_.release) f_.release(state_);
-  }
-  PluginKernel(const PluginKernel&) = delete;
-  PluginKernel& operator=(const PluginKernel&) = delete;
-
   int64_t scratch_bytes() const override { return scratch_; }
   int64_t context_bytes() const override { return context_; }
+  bool capturable() const override { return f_.recorded; }
   void run(const backend::RunArgs& args) const override {
     Tensor context = Tensor::zeros(DType::u8, {context_});  // nobody keeps it: as in a first run
     run_with(args, context.mutable_data());
@@ -75,13 +72,19 @@ class PluginKernel : public backend::Kernel, public backend::Stateful {
     const pelton_op_buffers buffers{
         sizeof buffers, args.in.data(), args.out.data(), args.scratch, context_ ? context : nullptr,
         args.stream};
-    f_.run(state_, call_.get(), &buffers);
+    f_.run(state_.get(), call_.get(), &buffers);
   }
 
  private:
   const PluginFunctions& f_;
   PluginCall call_;
-  void* state_ = nullptr;
+  struct Release {
+    decltype(PluginFunctions::release) function;
+    void operator()(void* state) const {
+      if (function) function(state);
+    }
+  };
+  std::unique_ptr<void, Release> state_;
   int64_t scratch_ = 0, context_ = 0;
 };
 

@@ -57,7 +57,7 @@ class PluginMessage {
 // The functions of a kernel, of an op or of an implementation.
 struct PluginFunctions {
   std::string title;  // for messages
-  bool any_layout = false;
+  bool any_layout = false, recorded = true;
   decltype(pelton_implementation::refuse) refuse = nullptr;
   decltype(pelton_implementation::scratch_bytes) scratch_bytes = nullptr;
   decltype(pelton_custom_op::context_bytes) context_bytes = nullptr;

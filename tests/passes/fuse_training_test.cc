@@ -112,6 +112,17 @@ TEST_CASE("fuse_training: attention and its gradient take their views, which the
   CHECK(ops_after(kText, nothing).find("fused") == std::string::npos);
 }
 
+TEST_CASE("fuse_training: a gradient of attention in front of the rows of its result reads the result") {
+  CHECK(ops_after(R"(graph "g"(%q: f32[1,2,3,4], %g: f32[1,3,2,4]) {
+    %a, %s = attention(%q, %q, %q) : f32[1,2,3,4], f32[1,2,3]
+    %gh = transpose(%g) {perm = [0,2,1,3]} : f32[1,2,3,4]
+    %dq, %dk, %dv = attention_backward(%gh, %q, %q, %q, %a, %s) : f32[1,2,3,4], f32[1,2,3,4], f32[1,2,3,4]
+    %b = transpose(%a) {perm = [0,2,1,3]} : f32[1,3,2,4]
+    %y = reshape(%b) {dims = dims[1,3,8]} : f32[1,3,8]
+    return %y, %dq, %dk, %dv
+  })") == "attention fused transpose reshape");
+}
+
 TEST_CASE("fuse_training: the gradient of a norm of rows takes the sum behind it") {
   CHECK(ops_after(
             R"(graph "g"(%g: f32[2,4], %x: f32[2,4], %m: f32[2,1], %r: f32[2,1], %s: f32[4], %o: f32[2,4]) {

@@ -3,7 +3,10 @@
 // library is examples/custom_op/kinds.c.
 #include "runtime/plugin.h"
 
+#include <dlfcn.h>
 #include <doctest/doctest.h>
+
+#include <cstdlib>
 
 #include "interp/interpreter.h"
 #include "ir/builder.h"
@@ -72,6 +75,34 @@ TEST_CASE("plug-in: a context keeps the memory of a node, and a new one starts w
   CHECK(run(again) == 1);
 }
 
+TEST_CASE("plug-in: memory of nodes in sub-graphs of sub-graphs goes with the context") {
+  auto e = load(R"(graph "g"(%x: f32[2], %c: bool[]) {
+  %t = token() : token
+  %0, %t1 = if(%c, %x, %t) {else = graph "e"(%a: f32[2], %u: token) {
+    return %a, %u
+  }, then = graph "o"(%a: f32[2], %u: token) {
+    %d = constant() {value = tensor<bool[]>{true}} : bool[]
+    %0, %v = if(%d, %a, %u) {else = graph "f"(%b: f32[2], %w: token) {
+      return %b, %w
+    }, then = graph "i"(%b: f32[2], %w: token) {
+      %0, %z = custom(%b, %w) {domain = "example", name = "run_number"} : f32[2], token
+      return %0, %z
+    }} : f32[2], token
+    return %0, %v
+  }} : f32[2], token
+  return %0 @"y"
+})");
+  const Tensor yes = from_doubles(DType::boolean, {}, {1});
+  auto run = [&](Context& c) { return c.run_tensors({row({1, 2}), yes})[0].get_double(0); };
+  {
+    Context first = e->context();
+    CHECK(run(first) == 1);
+    CHECK(run(first) == 2);
+  }
+  Context again = e->context();
+  CHECK(run(again) == 1);
+}
+
 TEST_CASE("plug-in: effects are ordered by tokens") {
   registry();
   const char* loose = R"(graph "g"(%x: f32[2]) {
@@ -134,4 +165,28 @@ TEST_CASE("plug-in: one with implementations must come before the first model") 
   // The same library by another name: its ops are there already, which is found first.
   expect_error(ErrorCode::bad_name, {"example::scale_shift", "exists already"},
                [&] { load_plugin(std::string(PELTON_EXAMPLE_PLUGIN).insert(0, "/./")); });
+}
+
+TEST_CASE(
+    "plug-in: of a table with a fault nothing is kept, and a kernel that cannot be made leaves no state") {
+  registry();
+  auto load_it = [] { load_plugin(PELTON_BROKEN_PLUGIN); };
+  for (int i = 0; i < 2; ++i) {
+    expect_error(ErrorCode::plugin, {"broken.nothing", "which nothing provides"}, load_it);
+    CHECK(!find_custom_op("broken", "negative_scratch", 1));
+  }
+  setenv("BROKEN_PLUGIN_REPAIRED", "1", 1);
+  load_it();
+  unsetenv("BROKEN_PLUGIN_REPAIRED");
+  REQUIRE(find_custom_op("broken", "negative_scratch", 1));
+  Graph g = parse_graph(R"(graph "g"(%x: f32[2]) {
+  %0 = custom(%x) {domain = "broken", name = "negative_scratch"} : f32[2]
+  return %0
+})");
+  expect_error(ErrorCode::plugin, {"broken::negative_scratch", "asks for -8 bytes of scratch"}, [&] {
+    interp::run(g, {HostValue(row({1, 2}))});
+  });
+  void* library = dlopen(PELTON_BROKEN_PLUGIN, RTLD_NOW | RTLD_LOCAL);
+  REQUIRE(library);
+  CHECK(reinterpret_cast<int (*)()>(dlsym(library, "broken_states"))() == 0);
 }

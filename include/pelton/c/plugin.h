@@ -115,6 +115,9 @@ typedef struct pelton_custom_op {
 
 /* The kernel takes operands and results in any layout; `refuse` looks at pelton_op_value.layout. */
 #define PELTON_KERNEL_ANY_LAYOUT 1u
+/* Of a GPU: `run` waits for the stream, or looks at what changes between runs, so that it cannot be recorded
+ * once and played again. It is then called in every run, between what is played. */
+#define PELTON_KERNEL_NOT_RECORDED 2u
 
 /* One more implementation: of a built-in op, which is then preferred to those of the library where `refuse`
  * takes the node, or of a custom op for another device, type or layout. */

@@ -5,9 +5,11 @@
 #include <map>
 #include <mutex>
 
+#include "backend/cuda/cubin.h"
 #include "backend/cuda/kept.h"
 #include "backend/cuda/libraries.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "runtime/version.h"
 
 namespace pelton::backend::cuda {
@@ -77,14 +79,34 @@ Loaded kept_with_plan(Loaded kernel, const std::string& text, int sm) {
   return kernel;
 }
 
+std::string compile_and_keep(const std::string& text, int sm) {
+  std::string cubin = run_compiler(text, sm);
+  keep("kernels", key_of(text, sm), cubin);
+  return cubin;
+}
+
+// What a plan or a cache brings may be damaged: it is then made again. The driver takes no size, so the file
+// has to be whole before it sees it.
+Loaded load(const std::string& text, const std::string& entry, int sm) {
+  if (std::optional<std::string> kept = find_kept("kernels", key_of(text, sm))) {
+    std::string why = why_no_cubin(*kept);
+    if (why.empty()) try {
+        return std::make_shared<const Made>(std::move(*kept), entry.c_str());
+      } catch (const Error& e) {
+        if (e.code() != ErrorCode::driver) throw;
+        why = e.message();
+      }
+    log_warn(cat("a kept kernel cannot be used and is compiled again: ", why));
+  }
+  return std::make_shared<const Made>(compile_and_keep(text, sm), entry.c_str());
+}
+
 }  // namespace
 
 std::string compile_cubin(const std::string& text, int sm) {
-  const std::string key = key_of(text, sm);
-  if (auto cubin = find_kept("kernels", key)) return std::move(*cubin);
-  std::string cubin = run_compiler(text, sm);
-  keep("kernels", key, cubin);
-  return cubin;
+  if (auto cubin = find_kept("kernels", key_of(text, sm)); cubin && why_no_cubin(*cubin).empty())
+    return std::move(*cubin);
+  return compile_and_keep(text, sm);
 }
 
 std::shared_ptr<const LoadedKernel> compiled(const std::string& text, const std::string& entry, int sm) {
@@ -104,7 +126,7 @@ std::shared_ptr<const LoadedKernel> compiled(const std::string& text, const std:
   }
   if (wait.valid()) return kept_with_plan(wait.get(), text, sm);
   try {
-    auto made = std::make_shared<const Made>(compile_cubin(text, sm), entry.c_str());
+    Loaded made = load(text, entry, sm);
     promise.set_value(made);
     std::lock_guard lock(mutex);
     (*known)[key] = {made, {}};

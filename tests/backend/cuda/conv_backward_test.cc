@@ -3,6 +3,7 @@
 
 #include "backend/cuda/conv/backward_weights.h"
 #include "backend/cuda/harness.h"
+#include "backend/cuda/own/conv_weights.h"
 #include "base/cat.h"
 #include "support/skip.h"
 
@@ -59,7 +60,7 @@ std::string weights_text(const Case& c, const std::string& t, const std::string&
              *c.attrs ? ", " : "", c.attrs, "} : ", t, c.w, " return %y }");
 }
 
-// Every way to compute the gradient of weights, each judged by itself.
+// Every way to compute the gradient of weights that is offered, each judged by itself.
 void check_weights(GpuCase& c) {
   const WeightsProblem p(c.instance(), *gpu());
   WeightsMethods methods;
@@ -67,13 +68,11 @@ void check_weights(GpuCase& c) {
     add_weights_depthwise(p, methods);
     add_weights_product(p, "", methods);
     add_weights_cudnn(p, "", methods);
+    const WeightsTrial trial(p, methods);
+    leave_out_inexact(p, trial.buffers(), methods);
   }
   add_weights_direct(p, methods);
   for (const auto& m : methods) {
-    // What is rounded to the type of the operands on the way is judged where the node stands alone. Of plain
-    // f32 data one of cuDNN's engines (9.19) errs by three times what the rule allows.
-    if (m->name().ends_with(" narrow") && p.result != p.x.dtype) continue;
-    if (m->name().starts_with("cudnn") && p.x.dtype == DType::f32 && p.plain()) continue;
     CAPTURE(m->name());
     c.check(
         [&](const backend::RunArgs& args) {
@@ -148,6 +147,45 @@ TEST_CASE("gradients of weights leave as f32 where the group says so") {
       REQUIRE(g.refusal("cuda.conv_backward_weights") == "");
       check_weights(g);
     }
+}
+
+TEST_CASE("gradients of weights: a way that sums less exactly than f32 does is left out") {
+  PELTON_NEEDS_GPU();
+  // Sums in f16 behind the back of whoever asked for f32.
+  class Coarse final : public WeightsMethod {
+   public:
+    Coarse(const WeightsProblem& p, Elem as)
+        : conv_(conv_weights_of(p)), count_(element_count(p.dw)), as_(as) {
+      scratch_ = DeviceBuffer(count_ * 4, "a test");
+    }
+    std::string name() const override { return "coarse"; }
+    std::optional<Elem> judged_as() const override { return as_; }
+    void run(const WeightsBuffers& b, cudaStream_t stream) const override {
+      ConvWeights d = conv_;
+      d.g = b.g;
+      d.x = b.x;
+      d.dw = scratch_.get();
+      d.result_type = Elem::f16;
+      PELTON_CUDA(conv_weights(d, stream));
+      PELTON_CUDA(taps_last(scratch_.get(), Elem::f16, b.dw, conv_.result_type, count_, 1, 1, stream));
+    }
+
+   private:
+    ConvWeights conv_;
+    int64_t count_;
+    Elem as_;
+    DeviceBuffer scratch_;
+  };
+  GpuCase c(weights_text(kCases[4], "f32", ""),
+            {random(DType::f32, kCases[4].g, 1), random(DType::f32, kCases[4].x, 2)});
+  const WeightsProblem p(c.instance(), *gpu());
+  WeightsMethods methods;
+  methods.push_back(std::make_unique<Coarse>(p, Elem::f32));
+  methods.push_back(std::make_unique<Coarse>(p, Elem::f16));
+  const WeightsTrial trial(p, methods);
+  leave_out_inexact(p, trial.buffers(), methods);
+  REQUIRE(methods.size() == 1);
+  CHECK(methods[0]->judged_as() == Elem::f16);
 }
 
 TEST_CASE("gradients of convolutions, chosen and replayed") {

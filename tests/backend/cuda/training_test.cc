@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "backend/cuda/harness.h"
 #include "base/cat.h"
@@ -137,6 +138,25 @@ TEST_CASE("cross entropy and its gradient: rows that start anywhere, every reduc
           if (weights) back_in.push_back(in[2]);
           GpuCase(back, back_in).check("cuda.cross_entropy");
         }
+}
+
+TEST_CASE("cross entropy: a NaN among values of -inf is not lost, wherever it stands") {
+  PELTON_NEEDS_GPU();
+  const double inf = std::numeric_limits<double>::infinity();
+  for (const char* type : {"f32", "f16", "bf16"})
+    for (int64_t at : {0, 1, 7, 8, 13, 4095, 8190}) {
+      const DType t = *dtype_from_name(type);
+      const std::string text =
+          cat("graph \"g\"(%x: ", type, "[2,8200], %l: i64[2]) { %y, %s = cross_entropy(%x, ",
+              "%l) {reduction = \"none\"} : ", type, "[2], f32[2] return %y, %s }");
+      CAPTURE(text);
+      CAPTURE(at);
+      Tensor x(t, {2, 8200});
+      for (int64_t i = 0; i < x.count(); ++i) x.set_double(i, i < 8200 ? -inf : 0);
+      x.set_double(at, std::nan(""));
+      GpuCase c(text, {x, Tensor::zeros(DType::i64, {2})});
+      c.check("cuda.cross_entropy");
+    }
 }
 
 TEST_CASE("cross entropy of logits of 16 bits yields a loss of f32 inside a group") {

@@ -32,29 +32,6 @@ std::string refuse(const ir::Graph& graph, ir::NodeId node, const device::Target
   return {};
 }
 
-// Buffers with numbers in them, to time with.
-class Trial {
- public:
-  Trial(const WeightsProblem& p, int64_t scratch_bytes) {
-    b_.g = noise(p.g.dtype, p.g.count());
-    b_.x = noise(p.x.dtype, p.x.count());
-    b_.dw = noise(p.result, element_count(p.dw));
-    if (scratch_bytes > 0) b_.scratch = memory_.emplace_back(scratch_bytes, "timing convolutions").get();
-    PELTON_CUDA(cudaStreamSynchronize(stream_.get()));
-  }
-  const WeightsBuffers& buffers() const { return b_; }
-
- private:
-  void* noise(DType type, int64_t count) {
-    memory_.emplace_back(count * elem_bytes(elem(type)), "timing convolutions");
-    PELTON_CUDA(fill_noise(memory_.back().get(), elem(type), count, stream_.get()));
-    return memory_.back().get();
-  }
-  StreamHandle stream_ = make_stream();
-  std::vector<DeviceBuffer> memory_;
-  WeightsBuffers b_;
-};
-
 void add_timed(const WeightsProblem& p, const std::string& only, WeightsMethods& to) {
   add_weights_product(p, only, to);
   add_weights_cudnn(p, only, to);
@@ -65,21 +42,28 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& 
   auto problem = std::make_shared<WeightsProblem>(instance, target);
   const WeightsProblem& p = *problem;
   WeightsMethods methods;
+  bool known = false;  // of an earlier timing, which has judged it
   if (p.g.count() > 0 && p.x.count() > 0) {
     // Bound by memory: nothing is faster.
     add_weights_depthwise(p, methods);
     if (methods.empty()) {
       const std::vector<std::string> names = timed_weights_methods();
-      if (std::optional<size_t> known = known_fastest(p.key(), names)) add_timed(p, names[*known], methods);
+      if (std::optional<size_t> k = known_fastest(p.key(), names)) {
+        if (names[*k] == kDirect)
+          add_weights_direct(p, methods);
+        else
+          add_timed(p, names[*k], methods);
+      }
+      known = !methods.empty();
       if (methods.empty()) add_timed(p, "", methods);
     }
   }
   if (methods.empty()) add_weights_direct(p, methods);
   size_t best = 0;
-  if (methods.size() > 1) {
-    int64_t scratch = 0;
-    for (const auto& m : methods) scratch = std::max(scratch, m->scratch_bytes());
-    const Trial trial(p, scratch);
+  if (methods.size() > 1 || (!known && methods[0]->judged_as())) {
+    const WeightsTrial trial(p, methods);
+    leave_out_inexact(p, trial.buffers(), methods);
+    if (methods.empty()) add_weights_direct(p, methods);
     std::vector<Way> ways;
     for (const auto& m : methods)
       ways.push_back({m->name(), [&m, &trial](cudaStream_t s) { m->run(trial.buffers(), s); }});
@@ -97,6 +81,22 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& 
 }
 
 }  // namespace
+
+WeightsTrial::WeightsTrial(const WeightsProblem& p, const WeightsMethods& methods) {
+  StreamHandle stream = make_stream();
+  auto noise = [&](DType type, int64_t count) {
+    memory_.emplace_back(count * elem_bytes(elem(type)), "timing convolutions");
+    PELTON_CUDA(fill_noise(memory_.back().get(), elem(type), count, stream.get()));
+    return memory_.back().get();
+  };
+  b_.g = noise(p.g.dtype, p.g.count());
+  b_.x = noise(p.x.dtype, p.x.count());
+  b_.dw = noise(p.result, element_count(p.dw));
+  int64_t scratch = 0;
+  for (const auto& m : methods) scratch = std::max(scratch, m->scratch_bytes());
+  if (scratch > 0) b_.scratch = memory_.emplace_back(scratch, "timing convolutions").get();
+  PELTON_CUDA(cudaStreamSynchronize(stream.get()));
+}
 
 WeightsProblem::WeightsProblem(const Instance& instance, const device::Target& target) {
   const Group group = parse_group(instance.graph, instance.id, &instance);
@@ -117,7 +117,7 @@ WeightsProblem::WeightsProblem(const Instance& instance, const device::Target& t
 std::string WeightsProblem::key() const {
   return cat("conv_backward_weights ", name(g.dtype), g.dims, g.layout.str(), " ", x.dims, x.layout.str(),
              " ", name(result), dw, " g", groups, " s", window.strides, " d", window.dilations, " p",
-             window.low, window.high, tf32 ? " tf32" : "");
+             window.low, window.high, tf32 ? " tf32" : "", " judged");
 }
 
 void add_conv_backward(Registry& registry) {

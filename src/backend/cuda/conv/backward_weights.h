@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "backend/cuda/conv/problem.h"
+#include "backend/cuda/memory.h"
 
 namespace pelton::backend::cuda {
 
@@ -39,14 +40,36 @@ class WeightsMethod {
   virtual std::string name() const = 0;
   virtual int64_t scratch_bytes() const { return 0; }
   virtual void run(const WeightsBuffers& buffers, cudaStream_t stream) const = 0;
+  // The type that the sums are rounded to where they have to be judged before the way is offered.
+  virtual std::optional<Elem> judged_as() const { return {}; }
 };
 using WeightsMethods = std::vector<std::unique_ptr<WeightsMethod>>;
-std::vector<std::string> timed_weights_methods();  // every name that methods of the two timed adders may have
+inline constexpr const char* kDirect = "direct";   // the method of add_weights_direct
+std::vector<std::string> timed_weights_methods();  // every name that a timing may choose
+
+struct ConvWeights;
+ConvWeights conv_weights_of(const WeightsProblem& problem);  // without addresses
 
 // Each adds what it has for the problem; with `only`, at most the method of that name.
 void add_weights_product(const WeightsProblem& problem, const std::string& only, WeightsMethods& to);
 void add_weights_cudnn(const WeightsProblem& problem, const std::string& only, WeightsMethods& to);
 void add_weights_depthwise(const WeightsProblem& problem, WeightsMethods& to);
 void add_weights_direct(const WeightsProblem& problem, WeightsMethods& to);  // takes everything
+
+// Buffers with numbers in them, to time and judge methods with.
+class WeightsTrial {
+ public:
+  WeightsTrial(const WeightsProblem& problem, const WeightsMethods& methods);
+  const WeightsBuffers& buffers() const { return b_; }
+
+ private:
+  std::vector<DeviceBuffer> memory_;
+  WeightsBuffers b_;
+};
+
+// Engines of cuDNN (9.19) sum f32 less exactly than one addition after the other does, without saying so.
+// Leaves out what is not as exact on these operands as the acceptance rule (docs/numerics.md) wants of the
+// judged ones.
+void leave_out_inexact(const WeightsProblem& problem, const WeightsBuffers& trial, WeightsMethods& methods);
 
 }  // namespace pelton::backend::cuda

@@ -18,6 +18,8 @@ namespace {
 using TensorRef = CudnnGraph::TensorRef;
 
 int small(int64_t v) {
+  if (v != static_cast<int>(v))
+    fail(ErrorCode::bad_shape, cat("a convolution of size ", v), "", "use fewer than 2147483648 of each");
   return static_cast<int>(v);
 }
 bool all(const Dims& v, int64_t value) {
@@ -46,6 +48,7 @@ class CudnnMethod final : public WeightsMethod {
  public:
   CudnnMethod(std::shared_ptr<const CudnnPlan> plan, const WeightsProblem& p, DType made)
       : plan_(std::move(plan)), made_(elem(made)), wanted_(elem(p.result)) {
+    judged_ = made_ != wanted_ || (p.x.dtype == DType::f32 && !p.tf32);
     a_ = p.dw[0];
     b_ = p.dw[1];
     taps_ = p.taps();
@@ -60,6 +63,10 @@ class CudnnMethod final : public WeightsMethod {
   std::string name() const override {
     return cat("cudnn ", plan_->name(), made_ == wanted_ ? "" : " narrow");
   }
+  std::optional<Elem> judged_as() const override {
+    if (judged_) return made_;
+    return {};
+  }
   int64_t scratch_bytes() const override { return between_bytes_ + plan_->workspace_bytes(); }
   void run(const WeightsBuffers& b, cudaStream_t stream) const override {
     void* made = between_bytes_ ? b.scratch : b.dw;
@@ -71,6 +78,7 @@ class CudnnMethod final : public WeightsMethod {
  private:
   std::shared_ptr<const CudnnPlan> plan_;
   Elem made_, wanted_;
+  bool judged_ = false;
   int64_t a_ = 0, b_ = 0, taps_ = 0, between_bytes_ = 0;
 };
 
@@ -95,28 +103,8 @@ class DepthwiseMethod final : public WeightsMethod {
 
 class DirectMethod final : public WeightsMethod {
  public:
-  explicit DirectMethod(const WeightsProblem& p) {
-    ConvWeights& d = conv_;
-    d.type = elem(p.x.dtype);
-    d.result_type = elem(p.result);
-    d.g_channels_last = is_channels_last(p.g.layout);
-    d.x_channels_last = is_channels_last(p.x.layout);
-    d.n = small(p.x.dims[0]);
-    d.c = small(p.x.dims[1]);
-    d.k = small(p.g.dims[1]);
-    d.groups = small(p.groups);
-    const size_t s = p.spatial();
-    for (size_t i = 0; i < s; ++i) {
-      const size_t to = 3 - s + i;
-      d.in[to] = small(p.x.dims[i + 2]);
-      d.out[to] = small(p.g.dims[i + 2]);
-      d.kernel[to] = small(p.dw[i + 2]);
-      d.stride[to] = small(p.window.strides[i]);
-      d.dilation[to] = small(p.window.dilations[i]);
-      d.low[to] = small(p.window.low[i]);
-    }
-  }
-  std::string name() const override { return "direct"; }
+  explicit DirectMethod(const ConvWeights& conv) : conv_(conv) {}
+  std::string name() const override { return kDirect; }
   void run(const WeightsBuffers& b, cudaStream_t stream) const override {
     ConvWeights d = conv_;
     d.g = b.g;
@@ -132,7 +120,7 @@ class DirectMethod final : public WeightsMethod {
 }  // namespace
 
 std::vector<std::string> timed_weights_methods() {
-  std::vector<std::string> names{"cublaslt"};
+  std::vector<std::string> names{"cublaslt", kDirect};
   for (int i = 0; i < kCudnnProposals; ++i) {
     names.push_back(cat("cudnn ", i));
     names.push_back(cat("cudnn ", i, " narrow"));
@@ -205,8 +193,31 @@ void add_weights_depthwise(const WeightsProblem& p, WeightsMethods& to) {
       depthwise_backward_of(p.x.dims, p.g.dims, p.dw, p.window, p.x.dtype, p.result), p.multiprocessors));
 }
 
+ConvWeights conv_weights_of(const WeightsProblem& p) {
+  ConvWeights d;
+  d.type = elem(p.x.dtype);
+  d.result_type = elem(p.result);
+  d.g_channels_last = is_channels_last(p.g.layout);
+  d.x_channels_last = is_channels_last(p.x.layout);
+  d.n = small(p.x.dims[0]);
+  d.c = small(p.x.dims[1]);
+  d.k = small(p.g.dims[1]);
+  d.groups = small(p.groups);
+  const size_t s = p.spatial();
+  for (size_t i = 0; i < s; ++i) {
+    const size_t to = 3 - s + i;
+    d.in[to] = small(p.x.dims[i + 2]);
+    d.out[to] = small(p.g.dims[i + 2]);
+    d.kernel[to] = small(p.dw[i + 2]);
+    d.stride[to] = small(p.window.strides[i]);
+    d.dilation[to] = small(p.window.dilations[i]);
+    d.low[to] = small(p.window.low[i]);
+  }
+  return d;
+}
+
 void add_weights_direct(const WeightsProblem& p, WeightsMethods& to) {
-  to.push_back(std::make_unique<DirectMethod>(p));
+  to.push_back(std::make_unique<DirectMethod>(conv_weights_of(p)));
 }
 
 }  // namespace pelton::backend::cuda

@@ -13,7 +13,8 @@ constexpr int kThreads = 256, kAtOnce = 8;  // vectors that a thread has on thei
 
 // A block has `lanes` groups of V columns and kThreads / lanes rows; blocks [tiles of columns, parts].
 struct Shares {
-  int lanes = 1, tiles = 1, parts = 1;
+  int lanes = 1, parts = 1;
+  int64_t tiles = 1;
 };
 int vector_of(const ColumnSum& d) {
   const int v = d.type == Elem::f32 ? 4 : 8;
@@ -21,10 +22,11 @@ int vector_of(const ColumnSum& d) {
 }
 Shares shares_of(const ColumnSum& d) {
   Shares s;
-  const int groups = std::max(1, d.c / vector_of(d));
-  s.lanes = std::min(groups, 64);
+  const int64_t groups = std::max<int64_t>(1, d.c / vector_of(d));
+  s.lanes = static_cast<int>(std::min<int64_t>(groups, 64));
   s.tiles = (groups + s.lanes - 1) / s.lanes;
-  const int64_t rows = d.rows / (kThreads / s.lanes), most = std::max(1, d.multiprocessors * 8 / s.tiles);
+  const int64_t rows = d.rows / (kThreads / s.lanes),
+                most = std::max<int64_t>(1, d.multiprocessors * 8 / s.tiles);
   s.parts = static_cast<int>(std::clamp<int64_t>(rows / kAtOnce, 1, most));
   return s;
 }
@@ -33,7 +35,7 @@ template <class T, int V>
 __global__ void __launch_bounds__(kThreads) sums_kernel(const ColumnSum d, const Shares share) {
   __shared__ float shared[kThreads * V];
   const int teams = kThreads / share.lanes, team = threadIdx.x / share.lanes;
-  const int column = (blockIdx.x * share.lanes + threadIdx.x % share.lanes) * V;
+  const int64_t column = (static_cast<int64_t>(blockIdx.x) * share.lanes + threadIdx.x % share.lanes) * V;
   const bool idle = team >= teams || column >= d.c;
   const int64_t step = static_cast<int64_t>(gridDim.y) * teams;
   let_next_start();
@@ -61,7 +63,7 @@ __global__ void __launch_bounds__(kThreads) sums_kernel(const ColumnSum d, const
   __syncthreads();
   const int width = share.lanes * V;
   for (int i = threadIdx.x; i < width; i += kThreads) {
-    const int c = blockIdx.x * width + i;
+    const int64_t c = static_cast<int64_t>(blockIdx.x) * width + i;
     float all = 0;
     for (int t = 0; t < teams; ++t) all += shared[t * width + i];
     if (c < d.c) d.scratch[static_cast<int64_t>(blockIdx.y) * d.c + c] = all;
@@ -73,7 +75,8 @@ __global__ void __launch_bounds__(kThreads) finish_kernel(const ColumnSum d, int
   __shared__ double shared[kThreads / 32][32];
   let_next_start();
   inputs_ready();
-  const int lane = threadIdx.x % 32, part = threadIdx.x / 32, c = blockIdx.x * 32 + lane;
+  const int lane = threadIdx.x % 32, part = threadIdx.x / 32;
+  const int64_t c = static_cast<int64_t>(blockIdx.x) * 32 + lane;
   double sum = 0;
   if (c < d.c)
 #pragma unroll 8
@@ -88,10 +91,11 @@ __global__ void __launch_bounds__(kThreads) finish_kernel(const ColumnSum d, int
 template <class T, int V>
 cudaError_t start(const ColumnSum& d, cudaStream_t stream) {
   const Shares share = shares_of(d);
-  const cudaError_t status =
-      launch(&sums_kernel<T, V>, dim3(share.tiles, share.parts), dim3(kThreads), 0, stream, d, share);
+  const cudaError_t status = launch(&sums_kernel<T, V>, dim3(static_cast<unsigned>(share.tiles), share.parts),
+                                    dim3(kThreads), 0, stream, d, share);
   if (status != cudaSuccess) return status;
-  return launch(&finish_kernel, dim3((d.c + 31) / 32), dim3(kThreads), 0, stream, d, share.parts);
+  return launch(&finish_kernel, dim3(static_cast<unsigned>((d.c + 31) / 32)), dim3(kThreads), 0, stream, d,
+                share.parts);
 }
 
 }  // namespace

@@ -13,8 +13,8 @@ struct ColumnSum {
   void* y = nullptr;
   float* scratch = nullptr;  // column_sum_scratch_bytes()
   Elem type = Elem::f16, y_type = Elem::f16;
-  int64_t rows = 0;
-  int c = 0, multiprocessors = 132;
+  int64_t rows = 0, c = 0;
+  int multiprocessors = 132;
 };
 int64_t column_sum_scratch_bytes(const ColumnSum& problem);
 cudaError_t column_sum(const ColumnSum& problem, cudaStream_t stream);

@@ -9,11 +9,9 @@ namespace {
 
 constexpr int kThreads = 128;
 
-template <class T>
-__global__ void __launch_bounds__(kThreads) kernel(const ConvWeights d) {
-  __shared__ float shared[kThreads];
-  let_next_start();
-  inputs_ready();
+// The share of a thread in the element of its block; Sum: the type to add up in.
+template <class T, class Sum>
+__device__ Sum share(const ConvWeights& d) {
   const int taps = d.kernel[0] * d.kernel[1] * d.kernel[2], c_each = d.c / d.groups, k_each = d.k / d.groups;
   const int64_t element = blockIdx.x;
   const int tap = static_cast<int>(element % taps), k = static_cast<int>(element / taps / c_each);
@@ -22,8 +20,8 @@ __global__ void __launch_bounds__(kThreads) kernel(const ConvWeights d) {
   const int64_t places = static_cast<int64_t>(d.out[0]) * d.out[1] * d.out[2];
   const int64_t area = static_cast<int64_t>(d.in[0]) * d.in[1] * d.in[2];
   const T *g = static_cast<const T*>(d.g), *x = static_cast<const T*>(d.x);
-  float sum = 0;
-  for (int64_t i = threadIdx.x; i < d.n * places; i += kThreads) {
+  Sum sum = 0;
+  for (int64_t i = threadIdx.x; i < d.n * places; i += blockDim.x) {
     const int64_t image = i / places, place = i % places;
     const int o[3] = {static_cast<int>(place / (d.out[1] * d.out[2])),
                       static_cast<int>(place / d.out[2] % d.out[1]), static_cast<int>(place % d.out[2])};
@@ -38,15 +36,43 @@ __global__ void __launch_bounds__(kThreads) kernel(const ConvWeights d) {
     if (!inside) continue;
     const int64_t g_at = d.g_channels_last ? i * d.k + k : (image * d.k + k) * places + place;
     const int64_t x_at = d.x_channels_last ? (image * area + at) * d.c + c : (image * d.c + c) * area + at;
-    sum = fmaf(to_float(g[g_at]), to_float(x[x_at]), sum);
+    sum = fma(static_cast<Sum>(to_float(g[g_at])), static_cast<Sum>(to_float(x[x_at])), sum);
   }
+  return sum;
+}
+
+// The sum over the block, in thread 0.
+template <class Sum>
+__device__ Sum block_sum(Sum sum) {
+  __shared__ Sum shared[kThreads];
   shared[threadIdx.x] = sum;
   __syncthreads();
   for (int half = kThreads / 2; half > 0; half /= 2) {
     if (threadIdx.x < half) shared[threadIdx.x] += shared[threadIdx.x + half];
     __syncthreads();
   }
-  if (threadIdx.x == 0) store_as<1>(d.result_type, d.dw, element, {shared[0]});
+  return shared[0];
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) kernel(const ConvWeights d) {
+  let_next_start();
+  inputs_ready();
+  const float sum = block_sum(share<T, float>(d));
+  if (threadIdx.x == 0) store_as<1>(d.result_type, d.dw, blockIdx.x, {sum});
+}
+template <class T>
+__global__ void __launch_bounds__(kThreads) exact_kernel(const ConvWeights d, double* exact) {
+  let_next_start();
+  inputs_ready();
+  const double sum = block_sum(share<T, double>(d));
+  if (threadIdx.x == 0) exact[blockIdx.x] = sum;
+}
+template <class T>
+__global__ void plain_kernel(const ConvWeights d, float* plain) {
+  let_next_start();
+  inputs_ready();
+  plain[blockIdx.x] = share<T, float>(d);
 }
 
 __global__ void __launch_bounds__(256) move_kernel(const void* from, Elem from_type, void* to, Elem to_type,
@@ -71,13 +97,32 @@ __global__ void __launch_bounds__(256) turn_kernel(const T* from, T* to, int64_t
 
 }  // namespace
 
+namespace {
+
+unsigned elements_of(const ConvWeights& d) {
+  return static_cast<unsigned>(static_cast<int64_t>(d.k) * (d.c / d.groups) * d.kernel[0] * d.kernel[1] *
+                               d.kernel[2]);
+}
+template <class T>
+cudaError_t start_exact(const ConvWeights& d, double* exact, float* plain, cudaStream_t stream) {
+  const dim3 grid(elements_of(d));
+  const cudaError_t status = launch(&exact_kernel<T>, grid, dim3(kThreads), 0, stream, d, exact);
+  return status == cudaSuccess ? launch(&plain_kernel<T>, grid, dim3(1), 0, stream, d, plain) : status;
+}
+
+}  // namespace
+
 cudaError_t conv_weights(const ConvWeights& d, cudaStream_t stream) {
-  const int64_t count =
-      static_cast<int64_t>(d.k) * (d.c / d.groups) * d.kernel[0] * d.kernel[1] * d.kernel[2];
-  const dim3 grid(static_cast<unsigned>(count));
+  const dim3 grid(elements_of(d));
   if (d.type == Elem::f16) return launch(&kernel<__half>, grid, dim3(kThreads), 0, stream, d);
   if (d.type == Elem::bf16) return launch(&kernel<__nv_bfloat16>, grid, dim3(kThreads), 0, stream, d);
   return launch(&kernel<float>, grid, dim3(kThreads), 0, stream, d);
+}
+
+cudaError_t conv_weights_exact(const ConvWeights& d, double* exact, float* plain, cudaStream_t stream) {
+  if (d.type == Elem::f16) return start_exact<__half>(d, exact, plain, stream);
+  if (d.type == Elem::bf16) return start_exact<__nv_bfloat16>(d, exact, plain, stream);
+  return start_exact<float>(d, exact, plain, stream);
 }
 
 cudaError_t taps_last(const void* from, Elem from_type, void* to, Elem to_type, int64_t a, int64_t b,

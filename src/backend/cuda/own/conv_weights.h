@@ -19,6 +19,8 @@ struct ConvWeights {
   int stride[3] = {1, 1, 1}, dilation[3] = {1, 1, 1}, low[3] = {};
 };
 cudaError_t conv_weights(const ConvWeights& problem, cudaStream_t stream);
+// What the gradient is judged by: its sums in f64, and as f32 makes them one after the other.
+cudaError_t conv_weights_exact(const ConvWeights& problem, double* exact, float* plain, cudaStream_t stream);
 
 // [A,taps,B] to [A,B,taps], from one float type to another.
 cudaError_t taps_last(const void* from, Elem from_type, void* to, Elem to_type, int64_t a, int64_t b,

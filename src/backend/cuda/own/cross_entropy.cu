@@ -70,7 +70,10 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(const CrossEntropy g)
 #pragma unroll
       for (int e = 1; e < kV; ++e) part.top = fmaxf(part.top, v[e]);
     if (part.top == -INFINITY) {
-      part.sum = v[0] != v[0] ? v[0] : 0;
+      part.sum = 0;  // the top leaves out NaN, which must not get lost
+#pragma unroll
+      for (int e = 0; e < kV; ++e)
+        if (e < count && v[e] != v[e]) part.sum = v[e];
     } else if (count == kV) {
 #pragma unroll
       for (int e = 0; e < kV; ++e) part.sum += __expf(v[e] - part.top);

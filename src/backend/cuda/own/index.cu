@@ -95,15 +95,16 @@ __global__ void __launch_bounds__(kThreads) last_kernel(const Scatter s, int64_t
 
 // Sums of runs of equal targets inside a chunk of the sorted updates. A run that a chunk shares with another
 // one leaves its part in partial[chunk][2][slice]: the first run in 0, any other (the last) in 1. Blocks:
-// [chunks, stretches of the slice]; a thread takes V elements.
+// [chunks, stretches of the slice from `stretch` on]; a
+// thread takes V elements.
 template <class T, int V>
 __global__ void __launch_bounds__(128) sum_kernel(const Scatter s, uint32_t slices, const uint32_t* targets,
-                                                  const uint32_t* places, float* partial) {
+                                                  const uint32_t* places, float* partial, int64_t stretch) {
   let_next_start();
   inputs_ready();
   const int64_t first = static_cast<int64_t>(blockIdx.x) * kChunk;
   const int64_t last = min(first + kChunk, s.count);
-  const int64_t at = (static_cast<int64_t>(blockIdx.y) * 128 + threadIdx.x) * V;
+  const int64_t at = ((stretch + blockIdx.y) * 128 + threadIdx.x) * V;
   if (at >= s.slice) return;
   const T* const updates = static_cast<const T*>(s.updates) + at;
   T* const y = static_cast<T*>(s.y) + at;
@@ -141,12 +142,12 @@ __global__ void __launch_bounds__(128) sum_kernel(const Scatter s, uint32_t slic
 
 // A block a chunk in which a run begins that goes on into the next: adds its parts in order.
 template <class T, int V>
-__global__ void __launch_bounds__(128)
-    join_kernel(const Scatter s, uint32_t slices, const uint32_t* targets, const float* partial) {
+__global__ void __launch_bounds__(128) join_kernel(const Scatter s, uint32_t slices, const uint32_t* targets,
+                                                   const float* partial, int64_t stretch) {
   let_next_start();
   inputs_ready();
   const int64_t first = static_cast<int64_t>(blockIdx.x) * kChunk, next = first + kChunk;
-  const int64_t at = (static_cast<int64_t>(blockIdx.y) * 128 + threadIdx.x) * V;
+  const int64_t at = ((stretch + blockIdx.y) * 128 + threadIdx.x) * V;
   if (next >= s.count || at >= s.slice) return;
   const uint32_t target = targets[next];
   if (target >= slices || targets[next - 1] != target) return;
@@ -207,13 +208,19 @@ cudaError_t start_last(const Scatter& s, uint32_t slices, const uint32_t* target
 template <class T, int V>
 cudaError_t start_sum(const Scatter& s, uint32_t slices, const uint32_t* targets, const uint32_t* places,
                       float* partial, cudaStream_t stream) {
-  const dim3 grid(static_cast<unsigned>(chunks_of(s)),
-                  static_cast<unsigned>((s.slice + 128 * V - 1) / (128 * V)));
-  const cudaError_t status =
-      launch(&sum_kernel<T, V>, grid, dim3(128), 0, stream, s, slices, targets, places, partial);
-  if (status != cudaSuccess) return status;
-  return launch(&join_kernel<T, V>, grid, dim3(128), 0, stream, s, slices, targets,
-                static_cast<const float*>(partial));
+  constexpr int64_t kMostRows = 65535;  // of a grid
+  const int64_t stretches = (s.slice + 128 * V - 1) / (128 * V);
+  for (int64_t at = 0; at < stretches; at += kMostRows) {
+    const dim3 grid(static_cast<unsigned>(chunks_of(s)),
+                    static_cast<unsigned>(std::min(kMostRows, stretches - at)));
+    cudaError_t status =
+        launch(&sum_kernel<T, V>, grid, dim3(128), 0, stream, s, slices, targets, places, partial, at);
+    if (status == cudaSuccess)
+      status = launch(&join_kernel<T, V>, grid, dim3(128), 0, stream, s, slices, targets,
+                      static_cast<const float*>(partial), at);
+    if (status != cudaSuccess) return status;
+  }
+  return cudaSuccess;
 }
 template <class T>
 cudaError_t start_sum(const Scatter& s, uint32_t slices, const uint32_t* targets, const uint32_t* places,

@@ -52,7 +52,8 @@ __global__ void __launch_bounds__(kBlock) kernel(const RowsBackward d) {
     for (int e = 0; e < V; ++e) scale[c][e] = 1;
     if (d.scale && at < d.size) load_as<V>(d.scale_type, d.scale, at, scale[c]);
   }
-  const float count = static_cast<float>(d.size);
+  const int size = static_cast<int>(d.size);  // rows that are longer go to long_kernel
+  const float count = static_cast<float>(size);
   // A row is on its way while the one before is used.
   Pack<T, V> next_g[kChunks], next_x[kChunks];
   float next_mean = 0, next_rstd = 0;
@@ -63,7 +64,7 @@ __global__ void __launch_bounds__(kBlock) kernel(const RowsBackward d) {
 #pragma unroll
     for (int c = 0; c < kChunks; ++c) {
       const int at = (c * kTeam + thread) * V;
-      if (at >= d.size) continue;
+      if (at >= size) continue;
       next_g[c] = *reinterpret_cast<const Pack<T, V>*>(static_cast<const T*>(d.g) + row * d.size + at);
       next_x[c] = *reinterpret_cast<const Pack<T, V>*>(static_cast<const T*>(d.x) + row * d.size + at);
     }
@@ -78,7 +79,7 @@ __global__ void __launch_bounds__(kBlock) kernel(const RowsBackward d) {
     float2 sums = {0, 0};
 #pragma unroll
     for (int c = 0; c < kChunks; ++c) {
-      const bool there = !idle && (c * kTeam + thread) * V < d.size;
+      const bool there = !idle && (c * kTeam + thread) * V < size;
 #pragma unroll
       for (int e = 0; e < V; ++e) {
         g[c][e] = there ? to_float(next_g[c].v[e]) : 0.0f;
@@ -104,7 +105,7 @@ __global__ void __launch_bounds__(kBlock) kernel(const RowsBackward d) {
 #pragma unroll
     for (int c = 0; c < kChunks; ++c) {
       const int at = (c * kTeam + thread) * V;
-      if (at >= d.size) continue;
+      if (at >= size) continue;
 #pragma unroll
       for (int e = 0; e < V; ++e) g[c][e] = rstd * (g[c][e] - shift - h[c][e] * slope);
       if (d.added) {
@@ -124,17 +125,17 @@ __global__ void __launch_bounds__(kBlock) kernel(const RowsBackward d) {
 #pragma unroll
         for (int c = 0; c < kChunks; ++c) {
           const int at = (c * kTeam + thread) * V;
-          if (at >= d.size) continue;
+          if (at >= size) continue;
 #pragma unroll
           for (int e = 0; e < V; ++e) {
             columns[at + e] = dscale[c][e] + (t > 0 ? columns[at + e] : 0.0f);
-            columns[d.size + at + e] = dbias[c][e] + (t > 0 ? columns[d.size + at + e] : 0.0f);
+            columns[size + at + e] = dbias[c][e] + (t > 0 ? columns[size + at + e] : 0.0f);
           }
         }
       __syncthreads();
     }
-    float* const partial = d.scratch + static_cast<int64_t>(blockIdx.x) * 2 * d.size;
-    for (int i = threadIdx.x; i < 2 * d.size; i += kBlock) partial[i] = columns[i];
+    float* const partial = d.scratch + static_cast<int64_t>(blockIdx.x) * 2 * size;
+    for (int i = threadIdx.x; i < 2 * size; i += kBlock) partial[i] = columns[i];
   }
 }
 
@@ -148,20 +149,20 @@ __global__ void __launch_bounds__(kBlock) long_kernel(const RowsBackward d) {
     const T* const g = static_cast<const T*>(d.g) + row * d.size;
     const T* const x = static_cast<const T*>(d.x) + row * d.size;
     const float mean = d.mean ? d.mean[row] : 0.0f, rstd = d.rstd[row];
-    auto scaled = [&](int i) {
+    auto scaled = [&](int64_t i) {
       float one[1] = {1};
       if (d.scale) load_as<1>(d.scale_type, d.scale, i, one);
       return to_float(g[i]) * one[0];
     };
     float2 sums = {0, 0};
-    for (int i = threadIdx.x; i < d.size; i += kBlock) {
+    for (int64_t i = threadIdx.x; i < d.size; i += kBlock) {
       const float s = scaled(i);
       sums.x += s;
       sums.y = fmaf(s, (to_float(x[i]) - mean) * rstd, sums.y);
     }
     sums = block_sum(sums, shared);
     const float shift = d.mean ? sums.x / d.size : 0.0f, slope = sums.y / d.size;
-    for (int i = threadIdx.x; i < d.size; i += kBlock) {
+    for (int64_t i = threadIdx.x; i < d.size; i += kBlock) {
       float v = rstd * (scaled(i) - shift - (to_float(x[i]) - mean) * rstd * slope);
       if (d.added) v += to_float(static_cast<const T*>(d.added)[row * d.size + i]);
       static_cast<T*>(d.dx)[row * d.size + i] = from_float<T>(v);
@@ -173,7 +174,7 @@ template <class T>
 __global__ void __launch_bounds__(kBlock) columns_kernel(const RowsBackward d) {
   let_next_start();
   inputs_ready();
-  const int i = blockIdx.x * kBlock + threadIdx.x;
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kBlock + threadIdx.x;
   if (i >= d.size) return;
   float dscale = 0, dbias = 0;
   for (int64_t row = blockIdx.y; row < d.rows; row += gridDim.y) {
@@ -194,7 +195,8 @@ __global__ void __launch_bounds__(kBlock) finish_kernel(const RowsBackward d, in
   inputs_ready();
   void* const to = blockIdx.y == 0 ? d.dscale : d.dbias;
   if (!to) return;
-  const int lane = threadIdx.x % 32, part = threadIdx.x / 32, i = blockIdx.x * 32 + lane;
+  const int lane = threadIdx.x % 32, part = threadIdx.x / 32;
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * 32 + lane;
   double sum = 0;
   if (i < d.size)
 #pragma unroll 4
@@ -219,7 +221,7 @@ int vector_of(const RowsBackward& d) {
 int chunks_of(const RowsBackward& d) {
   const int v = vector_of(d);
   if (d.size % v != 0) return 0;
-  const int chunks = (d.size / v + 255) / 256;
+  const int64_t chunks = (d.size / v + 255) / 256;
   return chunks <= 1 ? 1 : chunks <= 2 ? 2 : chunks <= 4 && d.size <= 4096 ? 4 : 0;
 }
 bool warp_rows(const RowsBackward& d) {
@@ -240,7 +242,8 @@ cudaError_t start(const RowsBackward& d, cudaStream_t stream) {
 }
 template <class T, int V>
 cudaError_t start_any(const RowsBackward& d, cudaStream_t stream) {
-  const int chunks = aligned(d) ? chunks_of(d) : 0, vectors = d.size / V;
+  const int chunks = aligned(d) ? chunks_of(d) : 0;
+  const int64_t vectors = d.size / V;
   if (chunks > 0 && warp_rows(d)) {
     if (vectors <= 32) return start<T, V, 32, 1>(d, stream);
     if (vectors <= 64) return start<T, V, 32, 2>(d, stream);
@@ -253,8 +256,8 @@ cudaError_t start_any(const RowsBackward& d, cudaStream_t stream) {
   const auto rows = static_cast<unsigned>(std::min<int64_t>(d.rows, d.multiprocessors * 8));
   const cudaError_t status = launch(&long_kernel<T>, dim3(rows), dim3(kBlock), 0, stream, d);
   if (status != cudaSuccess || !d.parameters) return status;
-  return launch(&columns_kernel<T>, dim3((d.size + kBlock - 1) / kBlock, parts_of(d)), dim3(kBlock), 0,
-                stream, d);
+  return launch(&columns_kernel<T>, dim3(static_cast<unsigned>((d.size + kBlock - 1) / kBlock), parts_of(d)),
+                dim3(kBlock), 0, stream, d);
 }
 
 }  // namespace
@@ -273,7 +276,8 @@ cudaError_t rows_backward(const RowsBackward& d, cudaStream_t stream) {
   else
     status = start_any<float, 4>(d, stream);
   if (status != cudaSuccess || !d.parameters) return status;
-  return launch(&finish_kernel, dim3((d.size + 31) / 32, 2), dim3(kBlock), 0, stream, d, parts_of(d));
+  return launch(&finish_kernel, dim3(static_cast<unsigned>((d.size + 31) / 32), 2), dim3(kBlock), 0, stream,
+                d, parts_of(d));
 }
 
 }  // namespace pelton::backend::cuda

@@ -16,8 +16,8 @@ struct RowsBackward {
   void *dx = nullptr, *dscale = nullptr, *dbias = nullptr;  // the last two [size] of parameter_type, or null
   float* scratch = nullptr;                                 // rows_backward_scratch_bytes()
   Elem type = Elem::f16, scale_type = Elem::f32, parameter_type = Elem::f32;
-  int64_t rows = 0;
-  int size = 0, multiprocessors = 132;
+  int64_t rows = 0, size = 0;
+  int multiprocessors = 132;
   bool parameters = false;  // dscale or dbias are wanted
 };
 int64_t rows_backward_scratch_bytes(const RowsBackward& problem);

@@ -55,7 +55,7 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& 
   ColumnSum g;
   g.type = elem(x.dtype);
   g.y_type = elem(instance.outputs[0].dtype);
-  g.c = static_cast<int>(x.dims[is_channels_last(x.layout) ? 1 : x.dims.size() - 1]);
+  g.c = x.dims[is_channels_last(x.layout) ? 1 : x.dims.size() - 1];
   g.rows = g.c == 0 ? 0 : x.count() / g.c;
   g.multiprocessors = multiprocessors(target);
   KernelNeeds needs;

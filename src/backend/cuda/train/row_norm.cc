@@ -95,7 +95,7 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& 
   const auto axis = static_cast<std::ptrdiff_t>(first_axis(n, x.dims.size()));
   RowsBackward g;
   g.type = elem(x.dtype);
-  g.size = static_cast<int>(element_count(Dims(x.dims.begin() + axis, x.dims.end())));
+  g.size = element_count(Dims(x.dims.begin() + axis, x.dims.end()));
   g.rows = element_count(Dims(x.dims.begin(), x.dims.begin() + axis));
   g.multiprocessors = multiprocessors(target);
   const int scaled = p.inputs.size() > scale ? p.inputs[scale] : -1;
