@@ -38,6 +38,7 @@ Epilogue epilogue_of(const Group& group, const ir::Graph& graph, ir::NodeId id) 
     return e;
   };
   const Shape& shape = group.graph->type(group.node().outputs[0]).shape;
+  const bool matrix = group.graph->type(group.node().inputs[1]).rank() >= 2;
   for (const GroupStep& s : group.steps) {
     if (e.activation != Activation::none) return refuse(cat(s.op, " follows an activation"));
     const bool adds = e.bias || e.residual;
@@ -53,7 +54,8 @@ Epilogue epilogue_of(const Group& group, const ir::Graph& graph, ir::NodeId id) 
       if (s.operand.input >= 0 &&
           !graph.type(graph[id].inputs[static_cast<size_t>(s.operand.input)]).layout.is_plain())
         return refuse("an operand that is not plain");
-      if (!e.bias && shape.size() >= 2 && is_row(s.operand.shape, shape.back()) &&
+      // Columns of the product; of a matrix by a vector the last axis are its rows.
+      if (!e.bias && matrix && shape.size() >= 2 && is_row(s.operand.shape, shape.back()) &&
           (t == group.result || s.operand.constant.defined()))
         e.bias = &s.operand;
       else if (!e.residual && s.operand.input >= 0 && s.operand.shape == shape && t == group.result)

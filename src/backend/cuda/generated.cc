@@ -195,6 +195,10 @@ std::unique_ptr<GeneratedKernel> generate(const ir::Graph& graph, const std::str
     }
   for (ir::ValueId v : graph.outputs)
     results = std::max(results, element_count(pelton::eval(graph.type(v).shape, symbols)));
+  // What is broadcast and reduced inside may be larger than all that is read and stored.
+  for (ir::NodeId id : graph.order())
+    for (ir::ValueId v : graph[id].outputs)
+      largest = std::max(largest, element_count(pelton::eval(graph.type(v).shape, symbols)));
   codegen::CudaOptions options;
   options.wide_index = largest >= int64_t{1} << 30;
   options.columns = reads_columns(*lowered.kernel, symbols);

@@ -42,13 +42,16 @@ void* allocate_device(int64_t bytes, std::string_view what) {
 }
 
 void free_device(void* memory) noexcept {
-  (void)cudaFree(memory);
-  Counted& c = counted();
-  std::lock_guard lock(c.mutex);
-  if (auto it = c.sizes.find(memory); it != c.sizes.end()) {
-    c.now -= it->second;
-    c.sizes.erase(it);
+  {
+    // First: once it is free another thread may be given the same address.
+    Counted& c = counted();
+    std::lock_guard lock(c.mutex);
+    if (auto it = c.sizes.find(memory); it != c.sizes.end()) {
+      c.now -= it->second;
+      c.sizes.erase(it);
+    }
   }
+  (void)cudaFree(memory);
 }
 
 int64_t peak_device_bytes() {

@@ -126,7 +126,7 @@ GpuCase::GpuCase(const std::string& text, std::vector<Tensor> inputs, Options op
 std::string GpuCase::refusal(std::string_view implementation) const {
   const backend::Implementation* found = cuda_registry().find(implementation);
   REQUIRE(found);
-  return found->refuse(graph_, node_, *gpu());
+  return found->refuse(graph_, node_, gpu() ? *gpu() : device::cuda_target(90));
 }
 
 std::vector<Tensor> GpuCase::run(const Run& run, int64_t scratch_bytes) {

@@ -33,7 +33,7 @@ class GpuCase {
       : GpuCase(text, std::move(inputs), Options()) {}
 
   const backend::Instance& instance() const { return *instance_; }
-  // Why an implementation refuses the node; "" if it does not.
+  // Why an implementation refuses the node; "" if it does not. Needs no GPU.
   std::string refusal(std::string_view implementation) const;
 
   using Run = std::function<void(const backend::RunArgs&)>;

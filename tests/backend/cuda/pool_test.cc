@@ -121,3 +121,33 @@ TEST_CASE("squeeze and excite with biases that are constants of the group") {
       {"squeeze_excite", {false, true, true}, {}})
       .check("cuda.squeeze_excite");
 }
+
+TEST_CASE("squeeze and excite needs a factor for each channel") {
+  GpuCase one_factor(
+      "graph \"g\"(%x: f16[2,16,4,4]{nhwc}, %w1: f16[4,16,1,1], %w2: f16[1,4,1,1]) {"
+      " %m = reduce_mean(%x) {axes = [2,3], keep_dims = true} : f16[2,16,1,1] %h = conv(%m, %w1) : "
+      "f16[2,4,1,1] %a = relu(%h) : f16[2,4,1,1] %s = conv(%a, %w2) : f16[2,1,1,1] %g = sigmoid(%s) : "
+      "f16[2,1,1,1] %y = mul(%x, %g) : f16[2,16,4,4]{nhwc} return %y }",
+      {random(DType::f16, {2, 16, 4, 4}, 1), random(DType::f16, {4, 16, 1, 1}, 2),
+       random(DType::f16, {1, 4, 1, 1}, 3)},
+      {"squeeze_excite", {}, {}});
+  CHECK(one_factor.refusal("cuda.squeeze_excite") == "makes 1 factors of 16 channels");
+}
+
+TEST_CASE("pooling of a long axis says where its results came from") {
+  PELTON_NEEDS_GPU();
+  GpuCase(
+      "graph \"g\"(%x: f16[1,1,4194310]) { %y, %i = max_pool(%x) {kernel = [5], strides = [5]} : "
+      "f16[1,1,838862], i64[1,1,838862] return %y, %i }",
+      {random(DType::f16, {1, 1, 4194310}, 1)})
+      .check("cuda.pool");
+}
+
+TEST_CASE("means over the places of more images than an axis of a grid has blocks") {
+  PELTON_NEEDS_GPU();
+  GpuCase(
+      "graph \"g\"(%x: f16[65541,8,2,1]{nhwc}) { %y = reduce_mean(%x) {axes = [2,3], keep_dims = true} : "
+      "f16[65541,8,1,1] return %y }",
+      {random(DType::f16, {65541, 8, 2, 1}, 1)})
+      .check("cuda.channel_mean");
+}

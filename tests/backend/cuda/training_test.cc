@@ -291,3 +291,42 @@ TEST_CASE("random numbers and dropout are those of the interpreter") {
       }
   }
 }
+
+TEST_CASE("batch norm in training with an operand of channels behind it") {
+  PELTON_NEEDS_GPU();
+  const Dims x = {3, 16, 8, 8}, c = {16};
+  for (const char* operand : {"[16,1,1]", "[3,16,1,1]", "[1,1,1,1]", "[3,16,8,8]"})
+    for (const char* type : kTypes)
+      for (const char* layout : {"", "{nhwc}"}) {
+        const DType t = *dtype_from_name(type);
+        const bool full = std::string_view(operand) == "[3,16,8,8]";
+        const Dims dims = full                                        ? x
+                          : std::string_view(operand) == "[16,1,1]"   ? Dims{16, 1, 1}
+                          : std::string_view(operand) == "[3,16,1,1]" ? Dims{3, 16, 1, 1}
+                                                                      : Dims{1, 1, 1, 1};
+        const std::string like = cat(type, x, layout);
+        const std::string text =
+            cat("graph \"g\"(%x: ", like, ", %s: f32[16], %b: f32[16], %m: f32[16], %v: f32[16], %o: ", type,
+                operand, full ? layout : "",
+                ") { %n, %nm, %nv, %bm, %br = batch_norm_train(%x, %s, %b, %m, %v) {eps = 0.001, "
+                "momentum = 0.75} : ",
+                like, ", f32[16], f32[16], f32[16], f32[16] %z = add(%n, %o) : ", like,
+                " %y = relu(%z) : ", like, " return %y, %nm, %nv, %bm, %br }");
+        CAPTURE(text);
+        GpuCase(text,
+                {random(t, x, 1), random(DType::f32, c, 2), random(DType::f32, c, 3),
+                 random(DType::f32, c, 4), random(DType::f32, c, 5, 0, 1), random(t, dims, 6)},
+                {"batch_norm", {}, {}})
+            .check("cuda.batch_norm_train");
+      }
+}
+
+TEST_CASE("the gradient of a row's norm without rows") {
+  PELTON_NEEDS_GPU();
+  GpuCase(
+      "graph \"g\"(%g: f32[0,7], %x: f32[0,7], %m: f32[0,1], %r: f32[0,1], %s: f32[7]) { %dx, %ds, %db = "
+      "layer_norm_backward(%g, %x, %m, %r, %s) {axis = 1} : f32[0,7], f32[7], f32[7] return %dx, %ds, %db }",
+      {random(DType::f32, {0, 7}, 1), random(DType::f32, {0, 7}, 2), random(DType::f32, {0, 1}, 3),
+       random(DType::f32, {0, 1}, 4), random(DType::f32, {7}, 5)})
+      .check("cuda.norm_backward");
+}

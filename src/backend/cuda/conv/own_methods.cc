@@ -292,7 +292,9 @@ bool stem_takes(const ir::Node& conv, const ir::Type& x, const ir::Type& w) {
   if (!conv.is("conv") || conv.get_int("groups") != 1 || x.rank() != 4 || x.dtype == DType::f32) return false;
   for (const Dim& d : w.shape)
     if (!d.is_const()) return false;
-  auto at = [](const ir::Ints& v, size_t i) { return v.empty() ? 1 : small(v[i]); };
+  // Larger than any that it takes stays so as an int.
+  auto small = [](int64_t v) { return static_cast<int>(std::min<int64_t>(v, 1 << 24)); };
+  auto at = [&](const ir::Ints& v, size_t i) { return v.empty() ? 1 : small(v[i]); };
   StemConv g;
   g.type = elem(x.dtype);
   g.k = small(w.shape[0].value());

@@ -18,9 +18,15 @@ constexpr int kThreads = 256, kAtOnce = 4;  // vectors that a thread has on thei
 struct Shares {
   int lanes = 1, tiles = 1, parts = 1;
 };
+// Elements that a thread takes at a time: channels (channels last) or places of one channel. Steps with an
+// operand of channels take it by channels.
 int vector_of(const BatchNorm& d) {
   const int v = d.type == Elem::f32 ? 4 : 8;
   if (d.channels_last) return d.c % v == 0 ? v : 1;
+  for (int i = 0; i < d.epilogue.count; ++i)
+    if (d.epilogue.steps[i].where == EpilogueStep::channel ||
+        d.epilogue.steps[i].where == EpilogueStep::image_channel)
+      return 1;
   return d.places % v == 0 ? v : 1;
 }
 Shares shares_of(const BatchNorm& d, int blocks_each) {

@@ -22,7 +22,7 @@ struct BatchNorm {
 
   // Forward: y = (x - mean) rstd scale + bias, then the steps.
   void* y = nullptr;
-  Epilogue epilogue;
+  Epilogue epilogue;  // its form is asked for by batch_norm_scratch_bytes(), too
   const void *old_mean = nullptr, *old_var = nullptr;  // [C], of statistic_type
   void *new_mean = nullptr, *new_var = nullptr;        // old keep + batch (1 - keep); null: not wanted
   Elem statistic_type = Elem::f32;

@@ -23,7 +23,7 @@ __device__ Sum share(const ConvWeights& d) {
   Sum sum = 0;
   for (int64_t i = threadIdx.x; i < d.n * places; i += blockDim.x) {
     const int64_t image = i / places, place = i % places;
-    const int o[3] = {static_cast<int>(place / (d.out[1] * d.out[2])),
+    const int o[3] = {static_cast<int>(place / d.out[2] / d.out[1]),
                       static_cast<int>(place / d.out[2] % d.out[1]), static_cast<int>(place % d.out[2])};
     int64_t at = 0;
     bool inside = true;

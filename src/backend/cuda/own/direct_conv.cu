@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kThreads) kernel(const DirectConv g) {
     k = static_cast<int>(index / places % g.k);
     image = index / places / g.k;
   }
-  const int o[3] = {static_cast<int>(place / (g.out[1] * g.out[2])),
+  const int o[3] = {static_cast<int>(place / g.out[2] / g.out[1]),
                     static_cast<int>(place / g.out[2] % g.out[1]), static_cast<int>(place % g.out[2])};
   const int c_each = g.c / g.groups, k_each = g.k / g.groups, group = k / k_each, first_c = group * c_each;
   const int64_t area = static_cast<int64_t>(g.in[0]) * g.in[1] * g.in[2];

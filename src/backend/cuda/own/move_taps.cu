@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(kThreads) steps_kernel(const ApplySteps g) {
   const int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * V;
   if (i >= static_cast<int64_t>(g.n) * g.c * g.places) return;
   int image, channel;
-  if (i < (int64_t{1} << 31)) {
+  if (static_cast<int64_t>(g.n) * g.c * g.places < (int64_t{1} << 31)) {
     const auto at = static_cast<unsigned>(i), places = static_cast<unsigned>(g.places);
     image = static_cast<int>(at / (g.c * places));
     channel = static_cast<int>(g.channels_last ? at % g.c : at / places % g.c);

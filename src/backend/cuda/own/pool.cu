@@ -38,12 +38,12 @@ __global__ void __launch_bounds__(kThreads) pool_kernel(const Pool g) {
   const int64_t step = g.channels_last ? g.c : 1;
   const T* const x = static_cast<const T*>(g.x) + plane * g.in[0] * g.in[1] * g.in[2] * step + channel;
   float best[V];
-  int64_t at_best[V];
+  int tap = -1, best_tap[V];  // of the window, in the order of the loops
   int inside = 0, padded = 0;
 #pragma unroll
   for (int e = 0; e < V; ++e) {
     best[e] = g.max ? -INFINITY : 0.0f;
-    at_best[e] = -1;
+    best_tap[e] = -1;
   }
   for (int ka = 0; ka < g.kernel[0]; ++ka) {
     const int a = oa * g.stride[0] - g.low[0] + ka * g.dilation[0];
@@ -51,6 +51,7 @@ __global__ void __launch_bounds__(kThreads) pool_kernel(const Pool g) {
       const int b = ob * g.stride[1] - g.low[1] + kb * g.dilation[1];
       for (int kc = 0; kc < g.kernel[2]; ++kc) {
         const int c = oc * g.stride[2] - g.low[2] + kc * g.dilation[2];
+        ++tap;
         padded += a < g.in[0] + g.high[0] && b < g.in[1] + g.high[1] && c < g.in[2] + g.high[2];
         if (static_cast<unsigned>(a) >= static_cast<unsigned>(g.in[0]) ||
             static_cast<unsigned>(b) >= static_cast<unsigned>(g.in[1]) ||
@@ -59,14 +60,13 @@ __global__ void __launch_bounds__(kThreads) pool_kernel(const Pool g) {
         ++inside;
         float value[V];
         load_v<V>(x + ((static_cast<int64_t>(a) * g.in[1] + b) * g.in[2] + c) * step, value);
-        const int64_t at = (static_cast<int64_t>(a) << 42) | (static_cast<int64_t>(b) << 21) | c;
 #pragma unroll
         for (int e = 0; e < V; ++e) {
           if (!g.max) {
             best[e] += value[e];
-          } else if (at_best[e] < 0 || value[e] > best[e] || (value[e] != value[e] && best[e] == best[e])) {
+          } else if (best_tap[e] < 0 || value[e] > best[e] || (value[e] != value[e] && best[e] == best[e])) {
             best[e] = value[e];
-            at_best[e] = at;
+            best_tap[e] = tap;
           }
         }
       }
@@ -81,12 +81,14 @@ __global__ void __launch_bounds__(kThreads) pool_kernel(const Pool g) {
   if (!g.index) return;
 #pragma unroll
   for (int e = 0; e < V; ++e) {
-    const int64_t at = at_best[e];
-    g.index[first + e] =
-        at < 0
-            ? -1
-            : flat_index(g, g.channels_last ? plane * g.c + channel + e : plane, static_cast<int>(at >> 42),
-                         static_cast<int>(at >> 21 & 0x1FFFFF), static_cast<int>(at & 0x1FFFFF));
+    const int at = best_tap[e];
+    const int ka = at / (g.kernel[1] * g.kernel[2]), kb = at / g.kernel[2] % g.kernel[1],
+              kc = at % g.kernel[2];
+    g.index[first + e] = at < 0 ? -1
+                                : flat_index(g, g.channels_last ? plane * g.c + channel + e : plane,
+                                             oa * g.stride[0] - g.low[0] + ka * g.dilation[0],
+                                             ob * g.stride[1] - g.low[1] + kb * g.dilation[1],
+                                             oc * g.stride[2] - g.low[2] + kc * g.dilation[2]);
   }
 }
 
@@ -166,14 +168,16 @@ cudaError_t start_any(const Pool& g, cudaStream_t stream) {
 
 constexpr int kColumns = 8;  // groups of V channels a block takes
 
+// Blocks: tiles of channels of one image after another (an axis of the grid other than x is short).
 template <class T, int V>
-__global__ void __launch_bounds__(kThreads) mean_kernel(const ChannelMean g) {
+__global__ void __launch_bounds__(kThreads) mean_kernel(const ChannelMean g, unsigned tiles) {
   constexpr int kRows = kThreads / kColumns;
   __shared__ float sums[kRows][kColumns * V + 1];
   let_next_start();
   inputs_ready();
   const int column = threadIdx.x % kColumns, row = threadIdx.x / kColumns;
-  const int channel = (blockIdx.x * kColumns + column) * V, image = blockIdx.y;
+  const unsigned image = blockIdx.x / tiles, tile = blockIdx.x - image * tiles;
+  const int channel = static_cast<int>(tile * kColumns + column) * V;
   const T* const x = static_cast<const T*>(g.x) + static_cast<int64_t>(image) * g.places * g.c + channel;
   float sum[V] = {};
   if (channel < g.c) {
@@ -189,7 +193,7 @@ __global__ void __launch_bounds__(kThreads) mean_kernel(const ChannelMean g) {
   for (int e = 0; e < V; ++e) sums[row][column * V + e] = sum[e];
   __syncthreads();
   if (threadIdx.x >= kColumns * V) return;
-  const int own = blockIdx.x * kColumns * V + threadIdx.x;
+  const int own = static_cast<int>(tile * kColumns * V + threadIdx.x);
   if (own >= g.c) return;
   float total[1] = {0};
 #pragma unroll 8
@@ -200,8 +204,9 @@ __global__ void __launch_bounds__(kThreads) mean_kernel(const ChannelMean g) {
 template <class T, int V>
 cudaError_t start_mean(const ChannelMean& g, cudaStream_t stream) {
   const int per_block = kColumns * V;
-  return launch(&mean_kernel<T, V>, dim3((g.c + per_block - 1) / per_block, g.n), dim3(kThreads), 0, stream,
-                g);
+  const auto tiles = static_cast<unsigned>((g.c + per_block - 1) / per_block);
+  return launch(&mean_kernel<T, V>, dim3(tiles * static_cast<unsigned>(g.n)), dim3(kThreads), 0, stream, g,
+                tiles);
 }
 template <class T, int V>
 cudaError_t start_any_mean(const ChannelMean& g, cudaStream_t stream) {

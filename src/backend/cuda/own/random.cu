@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(kThreads) dropout_kernel(const Dropout d) {
   const float scale = 1.0f / (1.0f - ratio[0]);
   const Philox random(d.random);
   float x[kEach];
-  uint8_t keep[kEach];
+  alignas(8) uint8_t keep[kEach];
   if (kWhole) {
     load_as<kEach>(d.type, d.x, first, x);
   } else {

@@ -253,7 +253,7 @@ cudaError_t start_any(const RowsBackward& d, cudaStream_t stream) {
   if (chunks == 1) return start<T, V, 256, 1>(d, stream);
   if (chunks == 2) return start<T, V, 256, 2>(d, stream);
   if (chunks == 4) return start<T, V, 256, 4>(d, stream);
-  const auto rows = static_cast<unsigned>(std::min<int64_t>(d.rows, d.multiprocessors * 8));
+  const auto rows = static_cast<unsigned>(std::clamp<int64_t>(d.rows, 1, d.multiprocessors * 8));
   const cudaError_t status = launch(&long_kernel<T>, dim3(rows), dim3(kBlock), 0, stream, d);
   if (status != cudaSuccess || !d.parameters) return status;
   return launch(&columns_kernel<T>, dim3(static_cast<unsigned>((d.size + kBlock - 1) / kBlock), parts_of(d)),

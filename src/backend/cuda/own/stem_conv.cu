@@ -201,6 +201,15 @@ StemWeights stem_conv_weights(const StemConv& g) {
   return {(g.k + tile - 1) / tile * tile, Plan(g).depth_pitch};
 }
 bool stem_conv_takes(const StemConv& g) {
+  // First what is far from fitting: the plan's sizes are ints.
+  auto reach = [](int64_t last, int stride, int taps, int dilation) {
+    return last * stride + static_cast<int64_t>(taps - 1) * dilation;
+  };
+  if (static_cast<int64_t>(g.r) * g.s > 65536 || reach(kRows, g.stride_h, g.r, g.dilation_h) > 65536 ||
+      reach(kPixels, g.stride_w, g.s, g.dilation_w) > 65536 ||
+      reach(kRows - 1, g.stride_h, g.r, g.dilation_h) * reach(kPixels - 1, g.stride_w, g.s, g.dilation_w) >
+          65536)
+    return false;
   return g.c <= 4 && g.k % 8 == 0 && g.type != Elem::f32 && Plan(g).bytes(64) <= 150 * 1024;
 }
 cudaError_t stem_conv(const StemConv& g, int multiprocessors, cudaStream_t stream) {

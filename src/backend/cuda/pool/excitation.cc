@@ -101,6 +101,8 @@ std::string refuse_excitation(const ExcitationForm& f, const ir::Graph& graph, i
       w1[1].value() > kSqueezeExciteMaxChannels || w1[1].value() % 8 != 0)
     return cat("needs a multiple of 8 up to ", kSqueezeExciteMaxChannels, " channels and up to ",
                kSqueezeExciteMaxHidden, " inner ones, got ", w1[1].str(), " and ", w1[0].str());
+  const Shape& w2 = input_type(graph, id, static_cast<size_t>(f.w2)).shape;
+  if (!(w2[0] == w1[1])) return cat("makes ", w2[0].str(), " factors of ", w1[1].str(), " channels");
   return {};
 }
 

@@ -84,6 +84,7 @@ std::unique_ptr<Kernel> prepare_forward(const Instance& instance, const device::
   g.eps = static_cast<float>(n.get_real("eps"));
   g.keep = static_cast<float>(n.get_real("momentum"));
   const StepsPlan steps = plan_steps(group, {}, instance, instance.outputs[group.output]);
+  g.epilogue = steps.form;  // how the work is shared out depends on it
   KernelNeeds needs;
   needs.scratch_bytes = batch_norm_scratch_bytes(g);
   return make_kernel(
