@@ -3,11 +3,9 @@
 #include <cmath>
 #include <filesystem>
 
-#define TOML_EXCEPTIONS 1
-#include <toml++/toml.h>
-
 #include "base/error.h"
 #include "base/file.h"
+#include "base/toml.h"
 #include "data/schema.h"
 #include "data/spec.h"
 
@@ -189,11 +187,7 @@ class Parser {
 }  // namespace
 
 PipelineSpec parse_pipeline(const std::string& text, const std::string& name, const std::string& folder) {
-  try {
-    return Parser(name, folder).pipeline(toml::parse(text));
-  } catch (const toml::parse_error& e) {
-    fail(ErrorCode::bad_format, std::string(e.description()), cat(name, " line ", e.source().begin.line));
-  }
+  return Parser(name, folder).pipeline(parse_toml(text, name));
 }
 
 PipelineSpec load_pipeline(const std::string& path) {

@@ -445,7 +445,10 @@ class TextParser {
       expect_word("tensor");
       s.initial = tensor();
     }
-    define(g, labels, l, g.add_slot(std::move(s)));
+    const std::string name = s.name;
+    const ValueId value = g.add_slot(std::move(s));
+    define(g, labels, l, value);
+    g.edit(value).name = name;  // as everywhere: the value of a slot bears its name, whatever its label
   }
 
   void node(Graph& g, Labels& labels) {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/config_file.h"
 
-#include <toml++/toml.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
 
 #include "base/cat.h"
+#include "base/file.h"
+#include "base/toml.h"
 
 namespace pelton::serve {
 namespace {
@@ -27,9 +27,9 @@ std::string scalar_text(const toml::node& v, const std::string& key) {
 void apply_file(CLI::App& app, const std::string& path) {
   toml::table table;
   try {
-    table = toml::parse_file(path);
-  } catch (const toml::parse_error& e) {
-    refuse(cat("--config ", path, ", line ", e.source().begin.line, ": ", std::string(e.description())));
+    table = parse_toml(read_file(path, 1 << 20), path);
+  } catch (const Error& e) {
+    refuse(cat("--config: ", e.what()));
   }
   for (const auto& [k, value] : table) {
     std::string key(k.str());

@@ -86,7 +86,8 @@ void append_utf8(std::string& out, uint32_t c) {
 Tensor read_strings(const NpyHeader& h, std::string_view data) {
   int64_t count = element_count(h.dims), width = h.kind == 'U' ? 4 * h.size : h.size;
   if (h.order == '>') fail(ErrorCode::bad_type, "big-endian strings are not supported", ".npy header");
-  if (width * count != static_cast<int64_t>(data.size()) || (width == 0 && count > (int64_t{1} << 20)))
+  const auto bytes = static_cast<int64_t>(data.size());
+  if (width ? bytes % width || bytes / width != count : bytes || count > (int64_t{1} << 20))
     fail(ErrorCode::bad_format,
          cat("the file holds ", data.size(), " bytes where ", count, " strings of ", width, " belong"));
   std::vector<std::string> out(static_cast<size_t>(count));

@@ -6,11 +6,9 @@
 #include <filesystem>
 #include <sstream>
 
-#define TOML_EXCEPTIONS 1
-#include <toml++/toml.h>
-
 #include "base/file.h"
 #include "base/nearest.h"
+#include "base/toml.h"
 
 namespace pelton::train {
 
@@ -333,8 +331,8 @@ void apply_set(toml::table& root, const std::string& set) {
   std::string key = set.substr(0, eq), value = set.substr(eq + 1);
   toml::table parsed;
   try {
-    parsed = toml::parse(cat("x = ", value));
-  } catch (const toml::parse_error&) {
+    parsed = parse_toml(cat("x = ", value), "--set");
+  } catch (const Error&) {
     parsed = {};
     parsed.insert("x", value);
   }
@@ -353,12 +351,7 @@ void apply_set(toml::table& root, const std::string& set) {
 
 Recipe parse_recipe(const std::string& text, const std::string& name, const std::string& folder,
                     const std::vector<std::string>& sets) {
-  toml::table root;
-  try {
-    root = toml::parse(text);
-  } catch (const toml::parse_error& e) {
-    fail(ErrorCode::bad_format, std::string(e.description()), cat(name, " line ", e.source().begin.line));
-  }
+  toml::table root = parse_toml(text, name);
   for (const std::string& set : sets) apply_set(root, set);
   return Reader(root, name, folder).read();
 }

@@ -50,6 +50,8 @@ TEST_CASE("mistakes are refused with the line and the nearest right name") {
                [] { parse("version = 1\nsed = 3\n"); });
   expect_error(ErrorCode::usage, {"no source"}, [] { parse("version = 1\n"); });
   expect_error(ErrorCode::bad_format, {"line 2"}, [] { parse("version = 1\nx = [1,\n"); });
+  // The library's own assertions, in every build.
+  expect_error(ErrorCode::bad_format, {"not TOML", "p.toml"}, [] { parse("source = { w = [1,  }] }\n"); });
   expect_error(ErrorCode::usage, {"'match' = \"pilow\"", "did you mean \"pillow\"?"},
                [] { parse("version = 1\nmatch = \"pilow\"\n"); });
   expect_error(ErrorCode::usage, {"no distribution 'unifrm'", "did you mean 'uniform'?"},

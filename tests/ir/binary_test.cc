@@ -75,6 +75,14 @@ TEST_CASE("binary form reads back as the same graph, byte for byte") {
   CHECK(write(back, again) == bytes);
 }
 
+TEST_CASE("binary form keeps a slot whose name is not its label") {
+  Graph g =
+      parse_graph("graph \"g\"() {\n  slot %a counter \"a b\" : i64[] = tensor<i64[]>{7}\n  return %a\n}\n");
+  CHECK(g[g.slots[0].old_value].name == "a b");
+  Blobs blobs;
+  CHECK(print(read(write(g, blobs), blobs)) == print(g));
+}
+
 TEST_CASE("binary form of another version, or cut short anywhere, is refused") {
   Blobs blobs;
   std::string bytes = write(parse_graph(kText), blobs);

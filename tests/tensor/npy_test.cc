@@ -72,6 +72,10 @@ TEST_CASE("bad .npy files are refused") {
           {"size in shape"});
   refused(file_of("{'descr': '<f4', 'fortran_order': False, 'shape': (9999999999, 9999999999)}", ""),
           ErrorCode::limit, {});
+  refused(file_of("{'descr': '|S3', 'fortran_order': False, 'shape': (5332261958806667257,)}", "abc"),
+          ErrorCode::bad_format, {"holds 3 bytes", "strings of 3"});
+  refused(file_of("{'descr': '|S0', 'fortran_order': False, 'shape': (2,)}", "abc"), ErrorCode::bad_format,
+          {"holds 3 bytes"});
   refused(file_of("{'descr': '<f4', 'shape': ()}", "abcd"), ErrorCode::bad_format, {"missing"});
   refused(file_of("{'descr': '<f3', 'fortran_order': False, 'shape': ()}", "abcd"), ErrorCode::bad_type,
           {"'f' and 3 bytes"});

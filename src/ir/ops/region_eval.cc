@@ -39,6 +39,9 @@ Sample sample(double y, double x, int64_t height, int64_t width) {
   return s;
 }
 
+// A cell samples each element that it covers: a box far larger than any picture would run for hours.
+constexpr double kMostSamples = 4096;
+
 }  // namespace
 
 // A cell averages its samples; mode max takes the largest weighted neighbour of any sample, as ONNX does.
@@ -60,7 +63,13 @@ void eval_roi_align(EvalContext& c) {
       tall = std::max(tall, 1.0);
     }
     double cell_h = tall / static_cast<double>(rows), cell_w = wide / static_cast<double>(columns);
-    auto samples = [&](double cell) { return fixed > 0 ? fixed : static_cast<int64_t>(std::ceil(cell)); };
+    auto samples = [&](double cell) {
+      if (fixed > 0) return fixed;
+      if (!(cell <= kMostSamples))
+        c.refuse(ErrorCode::limit,
+                 cat("box ", r, " has cells of ", cell, " elements, more than ", kMostSamples));
+      return static_cast<int64_t>(std::ceil(cell));
+    };
     int64_t down = samples(cell_h), across = samples(cell_w);
     for (int64_t k = 0; k < channels; ++k) {
       const double* plane = x.data() + (n * channels + k) * height * width;

@@ -38,6 +38,7 @@ double source_position(const ResampleAxis& axis, const std::string& how, int64_t
 }
 
 int64_t nearest_index(double x, const std::string& how) {
+  x = std::clamp(std::isnan(x) ? 0 : x, -1e15, 1e15);  // an index, however far outside
   if (how == "floor") return static_cast<int64_t>(std::floor(x));
   if (how == "ceil") return static_cast<int64_t>(std::ceil(x));
   return static_cast<int64_t>(how == "round_prefer_ceil" ? std::floor(x + 0.5) : std::ceil(x - 0.5));

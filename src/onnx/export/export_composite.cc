@@ -124,7 +124,7 @@ void resample(ExportContext& c) {
     const Dim &from = c.type(0).shape[static_cast<size_t>(axes[i])], &to = dims[static_cast<size_t>(axes[i])];
     if (from.is_const() && to.is_const())
       exact =
-          exact && static_cast<int64_t>(std::floor(static_cast<double>(from.value()) * f[i])) == to.value();
+          exact && std::floor(static_cast<double>(from.value()) * f[i]) == static_cast<double>(to.value());
   }
   if (exact) {
     scales = c.w.constant(from_doubles(DType::f32, {static_cast<int64_t>(f.size())}, f));

@@ -9,15 +9,22 @@
 namespace pelton::onnx {
 namespace {
 
+int64_t whole(NodeContext& c, double size) {
+  constexpr double kLimit = 1LL << 53;
+  if (!(size >= 0 && size < kLimit))
+    c.refuse(ErrorCode::bad_shape, cat("an axis of ", size, " elements comes out"));
+  return static_cast<int64_t>(size);
+}
+
 // Output size of an axis: floor(size * scale), the scale as a float. Whole scales keep symbols exact.
 Dim scaled(NodeContext& c, const Dim& size, double scale) {
   if (scale == std::floor(scale) && scale >= 1 && scale < 1e6) return size * static_cast<int64_t>(scale);
-  if (size.is_const()) return static_cast<int64_t>(std::floor(static_cast<double>(size.value()) * scale));
+  if (size.is_const()) return whole(c, std::floor(static_cast<double>(size.value()) * scale));
   double inverse = 1 / scale;
   if (inverse == std::floor(inverse) && inverse < 1e6)
     return Dim::floor_div(size, static_cast<int64_t>(inverse));
   // A decimal fraction p / q that the float stands for.
-  for (int64_t q = 2; q <= 1000; ++q) {
+  for (int64_t q = 2; q <= 1000 && scale > 0 && scale < 1e6; ++q) {
     double p = std::round(scale * static_cast<double>(q));
     if (std::fabs(p / static_cast<double>(q) - scale) < 1e-7 * scale)
       return Dim::floor_div(size * static_cast<int64_t>(p), q);
@@ -65,7 +72,7 @@ Request from_sizes(NodeContext& c, ValueId x, Ints axes, const Contents& sizes) 
   }
   for (size_t i = 0; i < sizes.size(); ++i) {
     double size = scale * static_cast<double>(c.b.shape(x)[static_cast<size_t>(r.axes[i])].value());
-    r.sizes[i] = static_cast<int64_t>(std::floor(size + 0.5));
+    r.sizes[i] = whole(c, std::floor(size + 0.5));
     r.scales.push_back(scale);
   }
   return r;
