@@ -55,6 +55,8 @@ void infer_regex(InferContext& c) {
 }
 
 // Counts of n-grams: x[C] or [N,C] -> f32 [columns] or [N, columns].
+constexpr int64_t kMostColumns = int64_t{1} << 40;
+
 void infer_tfidf(InferContext& c) {
   const Node& n = c.node;
   const Tensor& pool = n.get_tensor("pool");
@@ -74,7 +76,7 @@ void infer_tfidf(InferContext& c) {
   c.require(!columns.empty(), ErrorCode::usage, "C4", "has no n-grams");
   int64_t width = 0, grams = 0;
   for (int64_t column : columns) {
-    c.require(column >= 0, ErrorCode::usage, "C4", cat("has column ", column));
+    c.require(column >= 0 && column < kMostColumns, ErrorCode::usage, "C4", cat("has column ", column));
     width = std::max(width, column + 1);
   }
   for (size_t i = 0; i < starts.size(); ++i) {
