@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/thread_pool.h"
 #include "cli/command.h"
+#include "cli/energy.h"
 #include "cli/inputs.h"
 #include "cli/layer_times.h"
 #include "cli/process_memory.h"
@@ -136,6 +137,7 @@ int run(const Options& o, const Globals& globals) {
     bound.run();
   }
   std::vector<double> ms;
+  const EnergyMeter meter(executable->target());
   Stopwatch measured;
   while (o.iterations > 0 ? static_cast<int64_t>(ms.size()) < o.iterations
                           : measured.seconds() < o.seconds || ms.size() < 10) {
@@ -144,6 +146,7 @@ int run(const Options& o, const Globals& globals) {
     bound.run();
     ms.push_back(static_cast<double>(now_ns() - start) * 1e-6);
   }
+  const Energy energy = meter.stop();
   Latency latency = summarise(ms);
   runtime::PhaseTimes phases = executable->device() ? measure_phases(bound) : runtime::PhaseTimes{};
   int64_t batch = !dims.empty() && !dims[0].empty() ? std::max<int64_t>(1, dims[0][0]) : 1;
@@ -189,6 +192,13 @@ int run(const Options& o, const Globals& globals) {
       out["phases_ms"] = {{"host_to_device", phases.upload},
                           {"compute", phases.compute},
                           {"device_to_host", phases.download}};
+      if (energy.off.empty())
+        out["energy"] = {{"joules", energy.joules},
+                         {"joules_per_run", energy.joules / static_cast<double>(ms.size())},
+                         {"watts", energy.watts()},
+                         {"samples_per_s_per_watt", throughput / energy.watts()}};
+      else
+        out["energy"] = {{"off", energy.off}};
       out["product"] = executable->device()->target().product;
       out["memory"]["device_weights"] = memory.device_weights;
     }
@@ -217,6 +227,12 @@ int run(const Options& o, const Globals& globals) {
   if (executable->device())
     print_line(cat("on device    ", bytes_text(static_cast<double>(executable->device()->peak_bytes())),
                    " at peak, of them weights ", bytes_text(static_cast<double>(memory.device_weights))));
+  if (executable->device() && !energy.off.empty())
+    print_line(cat("power        not known: ", energy.off));
+  else if (executable->device())
+    print_line(cat("power        ", fixed(energy.watts(), 1), " W, ",
+                   fixed(energy.joules / static_cast<double>(ms.size()), 4), " J a run, ",
+                   fixed(throughput / energy.watts(), 2), " samples per second and watt"));
   print_line(cat("measured     ", ms.size(), " runs after ", warm_up, " to warm up, seed ", o.seed));
   if (o.layers) print_layers(layers);
   return 0;

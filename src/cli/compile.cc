@@ -3,14 +3,17 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/interrupt.h"
 #include "cli/command.h"
 #include "cli/inputs.h"
 #include "cli/preprocess.h"
 #include "cli/run_model.h"
 #include "compiler/timing.h"
+#include "device/timing_budget.h"
 #include "register/artifacts.h"
 #include "register/registry.h"
 #include "register/tuning.h"
@@ -77,6 +80,9 @@ int run(const Options& o, const Globals& globals) {
     std::fprintf(stderr, "after %s:\n%s\n", std::string(pass).c_str(), text.c_str());
   };
   Stopwatch watch;
+  std::optional<device::TimingBudget> budget;
+  if (target.kind == device::Kind::cuda && tuning.time_budget_seconds > 0)
+    budget.emplace(tuning.time_budget_seconds);
   runtime::Plan plan = compile_model(model_of(o.model, options), target, options, tuning);
   const ArtifactReport artifacts = make_artifacts(plan, target);
   std::shared_ptr<const runtime::Preprocess> preprocess;
@@ -96,6 +102,8 @@ int run(const Options& o, const Globals& globals) {
   if (preprocess)
     for (const runtime::Choice& c : preprocess->plan->choices) count(c);
   uint64_t bytes = file_size_bytes(o.output);
+  // An interrupt ends the timing, not the compilation: the plan has the best that is known by then.
+  const int status = interrupted() ? 128 + interrupt_signal() : 0;
   if (globals.json) {
     nlohmann::json passes = nlohmann::json::array();
     for (const runtime::PassReport& p : plan.passes)
@@ -110,11 +118,14 @@ int run(const Options& o, const Globals& globals) {
                           {"reference_nodes", reference},
                           {"passes", passes}};
     if (target.kind == device::Kind::cuda)
-      out["artifacts"] = {
-          {"kernels", artifacts.kernels}, {"choices", artifacts.choices}, {"timed", artifacts.timed}};
+      out["artifacts"] = {{"kernels", artifacts.kernels},
+                          {"choices", artifacts.choices},
+                          {"timed", artifacts.timed},
+                          {"left_out", budget ? budget->left_out() : 0}};
+    if (status) out["interrupted"] = true;
     if (preprocess) out["preprocess"] = {{"name", preprocess->name}, {"input", preprocess->input}};
     print_line(out.dump());
-    return 0;
+    return status;
   }
   print_line(cat("wrote ", o.output, ": ", bytes_text(static_cast<double>(bytes)), ", ", plan.precision,
                  " for ", plan.target.name, ", in ", fixed(seconds, 2), " s"));
@@ -125,6 +136,8 @@ int run(const Options& o, const Globals& globals) {
       print_line(cat("holds ", artifacts.kernels, " compiled kernels"));
     print_line(artifacts.timed ? cat("holds ", artifacts.choices, " choices timed on ", target.product)
                                : std::string("choices that need timing are made when it is loaded on a GPU"));
+    if (budget && budget->left_out())
+      print_line(cat(budget->left_out(), " choices were not timed: the time was up"));
   }
   if (preprocess)
     print_line(cat("input '", preprocess->input, "' takes pictures, prepared by ", preprocess->name));
@@ -136,7 +149,7 @@ int run(const Options& o, const Globals& globals) {
   if (reference)
     print_line(cat(reference, " nodes run on the reference path, which is slow: pelton inspect --support ",
                    o.output, " says why"));
-  return 0;
+  return status;
 }
 
 }  // namespace
@@ -149,7 +162,10 @@ Run make_compile(CLI::App& app, const Globals& globals) {
   app.add_option("-o,--output", o->output, "plan file to write")
       ->capture_default_str()
       ->type_name("X.pelton");
-  app.add_option("--precision", o->precision, "fp32, bf16, fp16; int8 on a CPU, tf32 on a GPU")
+  app.add_option(
+         "--precision", o->precision,
+         "fp32, bf16, fp16; int8 on a CPU, tf32 on a GPU; best, or several with commas: the fastest of "
+         "them, by timing, in each segment of the model")
       ->capture_default_str();
   app.add_option(
          "--calibrate", o->calibrate,

@@ -6,8 +6,10 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "compiler/best.h"
 #include "compiler/measured.h"
 #include "compiler/oracle.h"
+#include "compiler/ranges.h"
 #include "compiler/tune.h"
 #include "ir/text.h"
 #include "ir/verify.h"
@@ -168,6 +170,8 @@ runtime::Plan compile(Graph graph, const device::Target& target, const Options& 
 
 runtime::Plan compile(Graph graph, const device::Target& target, const Options& options,
                       const backend::Registry& registry, const Measured& measured) {
+  if (is_choice_of_precisions(options.precision))
+    return compile_best(graph, target, options, registry, measured);
   Stopwatch watch;
   runtime::Plan plan;
   plan.target = target;
@@ -235,9 +239,10 @@ runtime::Plan compile(Graph graph, const device::Target& target, const Options& 
   }
   p.print("quantize");
 
-  if (!int8 && p.run("precision", [&] {
-        return passes::precision(graph, options.precision, context, options.full_precision);
-      }))
+  std::set<std::string> full = options.full_precision;
+  if (options.precision == "fp16" && !measured.quantize.samples.empty())
+    full.merge(out_of_f16(graph, measured.quantize.samples, registry, compile_f32, quantize_notes));
+  if (!int8 && p.run("precision", [&] { return passes::precision(graph, options.precision, context, full); }))
     clean_up();
   p.print("precision");
 

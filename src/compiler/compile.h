@@ -14,7 +14,7 @@ namespace pelton::compiler {
 
 struct Options {
   passes::InputShapes shapes;
-  std::string precision = "fp32";        // fp32, bf16 (where the target has it)
+  std::string precision = "fp32";        // or bf16, fp16, tf32 (GPUs), int8 (CPUs), best, several with commas
   std::set<std::string> full_precision;  // names of nodes, or what they lie below, that stay in f32
   std::set<std::string> disabled;        // pass names; an unknown one is a usage error that lists them
   std::set<std::string> print_after;     // pass names, or "import"

@@ -46,7 +46,7 @@ std::vector<Candidate> measure(const std::vector<std::function<void()>>& work, d
     return round < kLeastRounds ? all.seconds() < most_seconds : watch.seconds() < seconds;
   };
   for (size_t round = 0; round < kMostRounds && more(round); ++round) {
-    throw_if_interrupted();
+    if (interrupted() && round > 0) break;  // what is known by now counts
     for (size_t i = 0; i < work.size(); ++i) {
       // From the front and from the back by turns: what runs first finds the caches in another state.
       const size_t at = round % 2 ? work.size() - 1 - i : i;
@@ -121,30 +121,63 @@ std::vector<Candidate> time_node(const Graph& graph, NodeId id, const SymbolValu
   return result;
 }
 
+namespace {
+
+// Made-up values for the inputs, by position.
+std::vector<Tensor> made_up_inputs(const Graph& g, const SymbolValues& sizes) {
+  std::vector<Tensor> out;
+  for (ValueId v : g.inputs) {
+    const Type& t = g.type(v);
+    if (!t.is_tensor() || t.dtype == DType::string)
+      fail(ErrorCode::bad_type, cat("takes ", t.str(), ", which is not timed"));
+    const Dims dims = eval(t.shape, sizes);
+    const Tensor bytes = made_up(t.dtype, byte_size(t.dtype, element_count(dims)));
+    out.push_back(Tensor::borrow(t.dtype, dims, bytes.data(), std::make_shared<Tensor>(bytes)));
+  }
+  return out;
+}
+
+}  // namespace
+
 std::vector<Candidate> time_plans(const std::vector<std::shared_ptr<const runtime::Plan>>& plans,
                                   const SymbolValues& sizes, const backend::Registry& registry,
                                   const device::Target& target, double seconds, double most_seconds) {
+  std::vector<device::Memory> memory;  // outlives the contexts
   std::vector<runtime::Context> contexts;
-  std::vector<Tensor> values;
+  const std::vector<Tensor> values = made_up_inputs(plans.at(0)->graph, sizes);
   std::vector<std::function<void()>> work;
   contexts.reserve(plans.size());
+  std::shared_ptr<device::Device> device;
   for (const auto& plan : plans) {
-    const Graph& g = plan->graph;
-    contexts.push_back(runtime::Executable::create(plan, registry, target)->context());
-    for (size_t i = 0; i < g.inputs.size(); ++i) {
-      const Type& t = g.type(g.inputs[i]);
-      if (!t.is_tensor() || t.dtype == DType::string)
-        fail(ErrorCode::bad_type, cat("takes ", t.str(), ", which is not timed"));
-      const Dims dims = eval(t.shape, sizes);
-      values.push_back(made_up(t.dtype, byte_size(t.dtype, element_count(dims))));
-      contexts.back().bind_input(i, dims, values.back().data());
+    const auto executable = runtime::Executable::create(plan, registry, target);
+    contexts.push_back(executable->context());
+    if (executable->device() && !device) {
+      device = executable->shared_device();
+      const std::unique_ptr<device::Stream> stream = device->make_stream();
+      for (const Tensor& t : values) {
+        memory.emplace_back(device, std::max<int64_t>(1, t.bytes()), "timing plans");
+        stream->upload(memory.back().get(), t.data(), t.bytes());
+      }
+      stream->synchronize();
     }
+    for (size_t i = 0; i < values.size(); ++i)
+      if (device)
+        contexts.back().bind_device_input(i, values[i].dims(), memory[i].get());
+      else
+        contexts.back().bind_input(i, values[i].dims(), values[i].data());
     work.emplace_back([context = &contexts.back()] {
       context->run_bound();
       context->outputs();
     });
   }
   return measure(work, seconds, most_seconds);
+}
+
+std::vector<Tensor> run_made_up(const runtime::Plan& plan, const backend::Registry& registry,
+                                const device::Target& target) {
+  const auto shared = std::make_shared<const runtime::Plan>(plan);
+  const std::vector<Tensor> values = made_up_inputs(plan.graph, sizes_of(plan.graph, plan.optimum));
+  return runtime::Executable::create(shared, registry, target)->context().run_tensors(values);
 }
 
 SymbolValues sizes_of(const Graph& graph, const std::map<std::string, int64_t>& optimum) {

@@ -24,10 +24,15 @@ std::vector<Candidate> time_node(const ir::Graph& graph, ir::NodeId node, const 
                                  const std::vector<const backend::Implementation*>& implementations,
                                  const device::Target& target, double seconds, double most_seconds);
 
-// Whole runs of plans of one signature, at the sizes of `sizes`, on made-up values.
+// Whole runs of plans of one signature, at the sizes of `sizes`, on made-up values; on a device with memory
+// of its own these lie there.
 std::vector<Candidate> time_plans(const std::vector<std::shared_ptr<const runtime::Plan>>& plans,
                                   const SymbolValues& sizes, const backend::Registry& registry,
                                   const device::Target& target, double seconds, double most_seconds);
+
+// The results of one run on made-up values, at the plan's optimum.
+std::vector<Tensor> run_made_up(const runtime::Plan& plan, const backend::Registry& registry,
+                                const device::Target& target);
 
 // Every symbol of the graph at its optimum, or at the least it may be.
 SymbolValues sizes_of(const ir::Graph& graph, const std::map<std::string, int64_t>& optimum);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/hash.h"
+#include "base/interrupt.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "compiler/timing.h"
@@ -63,6 +64,10 @@ Tuner::Tuner(Tactics& tactics, double budget_seconds, const backend::Registry& r
       target_(target),
       machine_(machine_name(target)) {}
 
+bool Tuner::spent() const {
+  return seconds_left() <= 0 || interrupted();
+}
+
 size_t Tuner::choose_form(const std::string& key, const std::vector<std::string>& names,
                           const std::function<runtime::Plan(size_t)>& make) {
   const auto index = [&](const std::string& chosen) {
@@ -83,7 +88,7 @@ size_t Tuner::choose_form(const std::string& key, const std::vector<std::string>
     const SymbolValues sizes = sizes_of(plans[0]->graph, plans[0]->optimum);
     times = time_plans(plans, sizes, registry_, target_, std::min(kFormSeconds, budget_ / 2), seconds_left());
   } catch (const Error& e) {
-    if (e.code() == ErrorCode::cancelled) throw;
+    if (e.code() == ErrorCode::device_lost || (e.code() == ErrorCode::cancelled && !interrupted())) throw;
     notes_.push_back(cat("forms of the plan were not timed: ", e.message()));
     return 0;
   }

@@ -26,7 +26,7 @@ class Tuner {
   void choose_nodes(runtime::Plan& plan);
 
   const std::vector<std::string>& notes() const { return notes_; }
-  bool spent() const { return seconds_left() <= 0; }
+  bool spent() const;  // or the user has interrupted: what is not timed keeps its first way
 
  private:
   double seconds_left() const { return budget_ - watch_.seconds(); }

@@ -104,9 +104,9 @@ namespace {
 [[noreturn]] void refuse_precision(const std::string& precision, const device::Target& target) {
   std::string what = cat("unknown precision '", precision, "'");
   if (precision == "tf32") what = cat("tf32 is a mode of GPUs, not of ", target.name);
-  if (precision == "best" || precision == "fp8") what = cat("precision ", precision, " is not built yet");
-  if (precision.find(',') != precision.npos)
-    what = cat("'", precision, "' is a choice between precisions, which is not built yet");
+  if (precision == "best" || precision.find(',') != precision.npos)
+    what = cat("'", precision, "' is a choice that only a compilation of a model makes");
+  if (precision == "fp8") what = "precision fp8 is not built yet";
   fail(ErrorCode::usage, what, "--precision",
        target.kind == device::Kind::cuda ? "use fp32, tf32, bf16 or fp16" : "use fp32, bf16, fp16 or int8");
 }

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/file.h"
+#include "base/progress.h"
 #include "base/thread_pool.h"
 #include "device/artifacts.h"
 #include "ir/op.h"
@@ -172,10 +173,12 @@ std::shared_ptr<const Program> Region::build(size_t segment, const SymbolValues&
   if (slices.count > 1) slice_refs(*p, of_slice);
   // Preparing re-orders weights and generates code: the greater part of loading a plan, and independent work.
   p->kernels.resize(p->steps.size());
+  Progress progress("preparing kernels", static_cast<int64_t>(p->steps.size()));
   parallel_for(0, static_cast<int64_t>(p->steps.size()), 1, [&](int64_t begin, int64_t end) {
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
       if (nodes_[p->steps[i].position].kernel)
         p->kernels[i] = kernel(p->steps[i].position, p->slices.holds(i) ? of_slice : symbols);
+    progress.add(end - begin);
   });
   for (size_t i = 0; i < p->steps.size(); ++i) {
     Step& step = p->steps[i];

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans through the command line: compile, run, inspect, verify, trace; damaged files."""
 import json
+import os
+import signal
+import subprocess
+import time
 
 import numpy as np
 
-from conftest import INPUTS, assert_error
+from conftest import BINARY, INPUTS, assert_error
 
 
 def compile_chain(pelton):
@@ -107,3 +111,16 @@ def test_embedded_packed_weights(pelton, tmp_path):
     (tmp_path / "bad.pelton").write_bytes(good[:-100] + bytes([good[-100] ^ 1]) + good[-99:])
     assert_error(pelton("run", "bad.pelton", "--input", "x=x.npy"), 1, "bad.pelton", "section 'packed'", "checksum")
     assert_error(pelton("compile", "m.onnx", "--embed-packed", "--target", "cpu-avx2"), 2, "--embed-packed", "--target")
+
+
+def test_an_interrupt_ends_the_timing_and_gives_the_best_plan_so_far(tmp_path):
+    out = tmp_path / "m.pelton"
+    command = [BINARY, "--json", "compile", "zoo:mobilenet_v2", "--precision", "best", "--time-budget", "60s", "-o", out]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PELTON_CACHE_DIR": str(tmp_path)})
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    report = json.loads(process.communicate(timeout=120)[0])
+    assert process.returncode == 130
+    assert report["interrupted"] is True
+    assert any("interrupted" in note for p in report["passes"] for note in p["notes"])
+    assert subprocess.run([BINARY, "inspect", out], capture_output=True).returncode == 0

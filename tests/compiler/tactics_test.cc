@@ -120,3 +120,138 @@ TEST_CASE("what is timed is chosen, kept in the tactics and not timed again") {
   Tactics slow = Tactics::parse(other, "file");
   CHECK(relu_runs_on(compile_relu(registry, &slow, 10)) == "test.slow");
 }
+
+namespace {
+
+// A product that yields zeros; how long it takes, and what else it yields, depends on the type and the rows.
+class TimedProduct final : public backend::Kernel {
+ public:
+  TimedProduct(const backend::TensorSpec& out, int milliseconds, bool infinite)
+      : out_(out), milliseconds_(milliseconds), infinite_(infinite) {}
+  void run(const backend::RunArgs& args) const override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds_));
+    std::memset(args.out[0], 0, static_cast<size_t>(out_.bytes()));
+    // The largest exponent and no digit behind it: infinity in bf16.
+    if (infinite_) static_cast<uint16_t*>(args.out[0])[0] = 0x7F80;
+  }
+
+ private:
+  backend::TensorSpec out_;
+  int milliseconds_;
+  bool infinite_;
+};
+int slow_bf16_columns = 0;  // products of this many columns are slow in bf16
+int slow_f32 = 0;           // milliseconds of any in f32
+bool infinite_bf16 = false;
+backend::Registry products() {
+  backend::Registry r;
+  r.add({"test.product",
+         {"matmul"},
+         [](const ir::Graph&, ir::NodeId, const device::Target&) { return std::string(); },
+         [](const backend::Instance& i, const device::Target&) -> std::unique_ptr<backend::Kernel> {
+           const bool low = i.inputs[0].dtype == DType::bf16;
+           const int ms = low ? (i.outputs[0].dims[1] == slow_bf16_columns ? 20 : 0) : slow_f32;
+           return std::make_unique<TimedProduct>(i.outputs[0], ms, low && infinite_bf16);
+         }});
+  return r;
+}
+std::string chain_of_products(int count, const char* odd) {
+  std::string text = "graph \"g\"(%x: f32[4,8], %w: f32[8,8], %v: f32[8,16], %u: f32[16,8]) {\n";
+  std::string at = "%x";
+  for (int i = 0; i < count; ++i) {
+    text += cat("  %a", i, " = matmul(", at, ", %w) : f32[4,8]\n");
+    at = cat("%a", i);
+  }
+  if (*odd) {
+    text += cat("  %b = matmul(", at, ", %v) : f32[4,16]\n  %c = matmul(%b, %u) : f32[4,8]\n");
+    at = "%c";
+  }
+  return text + "  return " + at + "\n}";
+}
+runtime::Plan compile_products(const std::string& text, const std::string& precision,
+                               const backend::Registry& registry, Tactics* tactics) {
+  compiler::Measured measured;
+  measured.tactics = tactics;
+  measured.time_budget_seconds = 20;
+  compiler::Options options;
+  options.precision = precision;
+  options.disabled = {"siblings", "product_shape", "fusion"};
+  return compile(ir::parse_graph(text), device::detect_cpu(1), options, registry, measured);
+}
+std::string notes_of(const runtime::Plan& plan, std::string_view pass) {
+  std::string out;
+  for (const runtime::PassReport& p : plan.passes)
+    if (p.name == pass)
+      for (const std::string& note : p.notes) out += note + "\n";
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("the fastest of several precisions, and the choice is kept") {
+  const backend::Registry r = products();
+  Tactics tactics;
+  slow_f32 = 4;
+  CHECK(compile_products(chain_of_products(2, ""), "fp32,bf16", r, &tactics).precision == "bf16");
+  CHECK(tactics.changed());
+  slow_f32 = 0;
+  slow_bf16_columns = 8;
+  Tactics later = Tactics::parse(tactics.str(), "");
+  CHECK(compile_products(chain_of_products(2, ""), "fp32,bf16", r, &later).precision == "bf16");
+  Tactics none;
+  CHECK(compile_products(chain_of_products(2, ""), "best", r, &none).precision == "fp32");
+  slow_bf16_columns = 0;
+}
+
+TEST_CASE("a precision whose results are not finite is left out, and says so") {
+  const backend::Registry r = products();
+  Tactics tactics;
+  slow_f32 = 4;
+  infinite_bf16 = true;
+  const runtime::Plan plan = compile_products(chain_of_products(2, ""), "fp32,bf16", r, &tactics);
+  infinite_bf16 = false;
+  slow_f32 = 0;
+  CHECK(plan.precision == "fp32");
+  CHECK(notes_of(plan, "best").find("bf16 is left out: its results are not finite") != std::string::npos);
+}
+
+TEST_CASE("a segment that is slower in the lower precision stays in f32") {
+  const backend::Registry r = products();
+  Tactics tactics;
+  slow_f32 = 4;  // f32 is slow too, but less so than bf16 is for 16 columns
+  slow_bf16_columns = 16;
+  const runtime::Plan plan = compile_products(chain_of_products(6, "odd"), "fp32,bf16", r, &tactics);
+  slow_f32 = slow_bf16_columns = 0;
+  int low = 0, wide_in_f32 = 0;
+  for (ir::NodeId id : plan.graph.order()) {
+    if (!plan.graph[id].is("matmul")) continue;
+    const ir::Type& t = plan.graph.type(plan.graph[id].inputs[0]);
+    low += t.dtype == DType::bf16;
+    wide_in_f32 += t.dtype == DType::f32;
+  }
+  CAPTURE(notes_of(plan, "best"));
+  CHECK(plan.precision == "bf16");
+  CHECK(low == 6);
+  CHECK(wide_in_f32 == 2);
+}
+
+TEST_CASE("layers whose values fp16 cannot hold stay in f32, and the report names them") {
+  const char* text = R"(graph "g"(%x: f32[2,4]) {
+  %w = constant() {value = tensor<f32[4,4]>{1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1}} : f32[4,4]
+  %s = constant() {value = tensor<f32[4,4]>{1000, 0, 0, 0, 0, 1000, 0, 0, 0, 0, 1000, 0, 0, 0, 0, 1000}} : f32[4,4]
+  %a = matmul(%x, %w) : f32[2,4]
+  %b = matmul(%a, %s) : f32[2,4]
+  return %b
+})";
+  backend::Registry none;
+  compiler::Measured measured;
+  measured.quantize.samples = {{from_doubles(DType::f32, {2, 4}, {1, 2, 3, 4, 5, 6, 7, 90})}};
+  compiler::Options options;
+  options.precision = "fp16";
+  const runtime::Plan plan = compile(ir::parse_graph(text), device::detect_cpu(1), options, none, measured);
+  const std::string notes = notes_of(plan, "precision");
+  CAPTURE(notes);
+  CHECK(notes.find("stays in f32: its values reach 90000") != std::string::npos);
+  const Tensor y = run_samples(plan, measured.quantize.samples, none, "a test")[0][0];
+  CHECK(y.get_double(7) == 90000);
+}

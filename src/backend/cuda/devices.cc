@@ -59,6 +59,23 @@ std::vector<device::Target> cuda_devices(std::string& why) {
   return out;
 }
 
+std::string cuda_device_uuid(int ordinal) {
+  cudaDeviceProp p;
+  if (cudaGetDeviceProperties(&p, ordinal) != cudaSuccess) {
+    (void)cudaGetLastError();
+    return {};
+  }
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string out = "GPU-";
+  for (int i = 0; i < 16; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) out += '-';
+    const auto byte = static_cast<unsigned char>(p.uuid.bytes[i]);
+    out += kDigits[byte >> 4];
+    out += kDigits[byte & 15];
+  }
+  return out;
+}
+
 std::vector<LibraryReport> cuda_libraries() {
   std::vector<LibraryReport> out;
   int driver = 0, runtime = 0;

@@ -19,7 +19,8 @@ struct Way {
   std::string name;  // stable: stands for the way in the memory of earlier answers
   std::function<void(cudaStream_t)> run;
 };
-// Index of the fastest. A way whose run throws is left out; if all do, the last error is thrown. `key` tells
+// Index of the fastest, or where the time budget of the compilation is spent (device/timing_budget.h) of the
+// first that runs. A way whose run throws is left out; if all do, the last error is thrown. `key` tells
 // problems apart.
 size_t fastest(const std::string& key, const std::vector<Way>& ways);
 

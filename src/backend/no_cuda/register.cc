@@ -15,6 +15,10 @@ std::string compile_cuda_kernels(const ir::Graph&, const std::vector<std::string
   return "this build has no CUDA back end";
 }
 
+std::string cuda_device_uuid(int) {
+  return {};
+}
+
 std::vector<LibraryReport> cuda_libraries() {
   return {};
 }
