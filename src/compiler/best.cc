@@ -26,10 +26,14 @@ std::vector<std::string> precisions_of(const std::string& text, const device::Ta
     if (target.kind == device::Kind::cuda) return {"fp32", "tf32", "bf16", "fp16"};
     return {"fp32", "bf16", "fp16"};
   }
+  static constexpr std::string_view kKnown[] = {"fp32", "tf32", "bf16", "fp16", "int8"};
   std::vector<std::string> out;
   for (size_t at = 0;;) {
     const size_t end = std::min(text.find(',', at), text.size());
     out.push_back(text.substr(at, end - at));
+    if (std::find(std::begin(kKnown), std::end(kKnown), out.back()) == std::end(kKnown))
+      fail(ErrorCode::usage, cat("unknown precision '", out.back(), "' in '", text, "'"), "--precision",
+           "choose from fp32, tf32, bf16, fp16 and int8");
     if (end == text.size()) return out;
     at = end + 1;
   }

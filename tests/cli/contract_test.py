@@ -190,5 +190,6 @@ def test_built_in_models(pelton, tmp_path):
 
 def test_precisions_that_are_not_built(pelton, chain):
     for precision, words in (("fp8", "fp8 is not built yet"), ("int4", "unknown precision 'int4'"),
-                             ("fp32,bf16", "choice between precisions"), ("tf32", "a mode of GPUs")):
+                             ("tf32", "a mode of GPUs")):
         assert_error(pelton("compile", "chain.plt", "--precision", precision, "--device", "cpu"), 1, words, "use fp32, bf16, fp16 or int8")
+    assert_error(pelton("compile", "chain.plt", "--precision", "fp32,int4"), 1, "unknown precision 'int4' in 'fp32,int4'", "choose from")
