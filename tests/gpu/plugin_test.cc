@@ -28,7 +28,7 @@ const std::string load_error = [] {
 int calls(int centered) {
   void* library = dlopen(PELTON_EXAMPLE_GPU_PLUGIN, RTLD_NOW | RTLD_LOCAL);
   auto function = reinterpret_cast<int (*)(int)>(dlsym(library, "example_gpu_calls"));
-  REQUIRE(function);
+  REQUIRE(function != nullptr);
   return function(centered);
 }
 
