@@ -28,7 +28,7 @@ const std::string load_error = [] {
 int calls(int centered) {
   void* library = dlopen(PELTON_EXAMPLE_GPU_PLUGIN, RTLD_NOW | RTLD_LOCAL);
   auto function = reinterpret_cast<int (*)(int)>(dlsym(library, "example_gpu_calls"));
-  REQUIRE(function != nullptr);
+  REQUIRE_MESSAGE(static_cast<bool>(function), "no function example_gpu_calls");
   return function(centered);
 }
 
