@@ -1,174 +1,301 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Times Pelton against PyTorch on one GPU, in the same run, and writes JSON.
+"""Times Pelton against PyTorch on one GPU, in the same run, and writes JSON after every case.
 
-    python3 benchmarks/gpu/run.py PELTON MODELS_DIR -o RESULT.json [--models a,b] [--batch 1,8,128] [--precision fp16]
-        [--modes eager,cudagraph,compile] [--seconds 1]
+    python3 benchmarks/gpu/run.py PELTON -o RESULT.json [--only WORD,WORD] [--seconds 0.2] [--rounds 1] [--modes eager,cudagraph,compile]
+        [--prepare-seconds 150] [--stop-after SECONDS] [--work FOLDER]
 
-MODELS_DIR holds the ONNX files of benchmarks/models/export.py (or skeletons filled by skeleton.py). Both sides keep inputs
-and results in device memory; a call is timed by the wall clock to the end of its work, the figure is the median.
-The sides run one after the other, each in a process of its own.
+First everything is made ready: a PyTorch process for each model and precision builds its models, exports them and compiles them;
+Pelton compiles plan files. Then, with the GPU to itself, each case is measured: Pelton and the modes of PyTorch in turn. Inputs and
+results stay in device memory, a call is timed by the wall clock to the end of its work, the figure is the median. Cases that
+RESULT.json holds already are not run again. Random weights (the same on both sides) and inputs.
 """
 import argparse
+import concurrent.futures
+import dataclasses
 import datetime
 import json
+import os
 import pathlib
-import statistics
+import queue
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 
-TOKENS = 128
-MODELS = {  # ONNX file: how PyTorch builds it, and what goes in
-    "bert_base_128": ("bert", "tokens"),
-    "gpt2_128": ("gpt2", "tokens"),
-    "t5_small_encoder_128": ("t5", "tokens"),
-    "resnet50": ("resnet50", "image"),
-    "efficientnet_b0": ("efficientnet_b0", "image"),
-    "mobilenet_v2": ("mobilenet_v2", "image"),
-    "vit_b16": ("vit_base_patch16_224", "image"),
-}
+import numpy
+
+from cases import table
+
+HERE = pathlib.Path(__file__).resolve().parent
+LAUNCH_US = 0.9  # of a node of a CUDA graph, as measured with dependent empty kernels
 
 
-# --- PyTorch, in its own process --------------------------------------------------------------------------------
-def build(kind):
-    import torch
+class Peer:
+    """A process of torch_side.py; its lines are read as they come."""
 
-    if kind == "bert":
-        from transformers import BertConfig, BertModel
+    def __init__(self, model, precision, cases, folder, modes, exports):
+        jobs = [dataclasses.asdict(c) | {"name": c.name, "onnx": c.onnx, "truth": precision == c.peer_precisions[-1]} for c in cases]
+        request = {"model": model, "precision": precision, "jobs": jobs, "folder": str(folder), "modes": modes, "exports": exports}
+        environment = dict(os.environ, TORCHINDUCTOR_COMPILE_THREADS="1", OMP_NUM_THREADS="2")
+        environment.pop("LD_LIBRARY_PATH", None)
+        self.log = open(folder / f"{model}.{precision}.{cases[0].batch}.log", "w+")
+        self.process = subprocess.Popen([sys.executable, HERE / "torch_side.py", json.dumps(request)], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, stderr=self.log, text=True, env=environment)
+        self.ready, self.versions, self.answers = {}, None, queue.Queue()
+        threading.Thread(target=self.read, daemon=True).start()
 
-        return BertModel(BertConfig(), add_pooling_layer=False)
-    if kind == "gpt2":
-        from transformers import GPT2Config, GPT2LMHeadModel
-
-        return GPT2LMHeadModel(GPT2Config(use_cache=False))
-    if kind == "t5":
-        from transformers import T5Config, T5EncoderModel
-
-        return T5EncoderModel(T5Config(d_model=512, d_kv=64, d_ff=2048, num_layers=6, num_heads=8))
-    import torchvision
-
-    if hasattr(torchvision.models, kind):
-        return getattr(torchvision.models, kind)(weights=None)
-    import timm
-
-    return timm.create_model(kind)
-
-
-def median_ms(call, seconds):
-    import torch
-
-    for _ in range(15):
-        call()
-    torch.cuda.synchronize()
-    times, end = [], time.perf_counter() + seconds
-    while time.perf_counter() < end or len(times) < 20:
-        start = time.perf_counter()
-        call()
-        torch.cuda.synchronize()
-        times.append((time.perf_counter() - start) * 1e3)
-    return statistics.median(times)
-
-
-def torch_side(name, batch, precision, modes, seconds):
-    import torch
-
-    torch.backends.cudnn.benchmark = True
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
-    torch.set_grad_enabled(False)
-    torch.manual_seed(0)
-    kind, form = MODELS[name]
-    model = build(kind).eval().cuda()
-    half = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(precision)
-    if half:
-        model = model.to(half)
-    if form == "tokens":
-        x = torch.randint(0, 1000, (batch, TOKENS)).cuda()
-    else:
-        model = model.to(memory_format=torch.channels_last)
-        x = torch.randn(batch, 3, 224, 224).cuda().to(memory_format=torch.channels_last)
-        x = x.to(half) if half else x
-    out = {"version": torch.__version__}
-    for mode in modes:
-        try:
-            if mode == "eager":
-                out[mode] = median_ms(lambda: model(x), seconds)
-            elif mode == "cudagraph":
-                side = torch.cuda.Stream()
-                side.wait_stream(torch.cuda.current_stream())
-                with torch.cuda.stream(side):
-                    for _ in range(3):
-                        model(x)
-                torch.cuda.current_stream().wait_stream(side)
-                graph = torch.cuda.CUDAGraph()
-                with torch.cuda.graph(graph):
-                    kept = model(x)
-                out[mode] = median_ms(graph.replay, seconds)
-                del kept, graph
+    def read(self):
+        for line in self.process.stdout:
+            if not line.startswith("{"):
+                continue
+            said = json.loads(line)
+            if "ready" in said:
+                self.ready[said.pop("ready")] = said
+            elif "all_ready" in said:
+                self.versions = said
             else:
-                start = time.perf_counter()
-                compiled = torch.compile(model, mode="reduce-overhead" if mode == "compile" else mode)
-                out[mode] = median_ms(lambda: compiled(x), seconds)
-                out[f"{mode}_compile_s"] = time.perf_counter() - start
-                torch._dynamo.reset()
-        except Exception as error:  # a mode that a model cannot take is left out, with its reason
-            out[f"{mode}_error"] = repr(error)[:200]
-    out["peak_bytes"] = torch.cuda.max_memory_allocated()
-    print(json.dumps(out))
+                self.answers.put(said)
+        self.answers.put(None)
+
+    def ask(self, timeout=60, **what):
+        self.process.stdin.write(json.dumps(what) + "\n")
+        self.process.stdin.flush()
+        answer = self.answers.get(timeout=timeout)
+        if answer is None:
+            raise RuntimeError(f"the PyTorch process ended: {self.last_words()}")
+        return answer
+
+    def last_words(self):
+        self.log.flush()
+        self.log.seek(0)
+        return self.log.read().strip()[-300:]
 
 
-# --- both sides ---------------------------------------------------------------------------------------------------
-def last_json(command, timeout):
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
-    except subprocess.TimeoutExpired:
-        return {"error": f"more than {timeout} s"}
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    return json.loads(lines[-1]) if lines else {"error": done.stderr[-400:]}
+class Pelton:
+    def __init__(self, binary, folder, seconds):
+        self.binary, self.folder, self.seconds = str(pathlib.Path(binary).resolve()), folder, seconds
+        self.environment = dict(os.environ, PELTON_CACHE_DIR=str(folder / "cache"))
+
+    def call(self, *arguments, timeout=90):
+        start = time.perf_counter()
+        done = subprocess.run([self.binary, *map(str, arguments)], capture_output=True, text=True, timeout=timeout,
+                              env=self.environment, cwd=self.folder)
+        if done.returncode != 0:
+            raise RuntimeError(done.stderr.strip()[-300:] or f"ended with status {done.returncode}")
+        return done.stdout, time.perf_counter() - start
+
+    def plan_of(self, case):
+        return self.folder / f"{case.name.replace(' ', '.')}.pelton"
+
+    def compile(self, case, shape):
+        """The plan file, its size, and the error of a run of it against the truth that PyTorch's side left."""
+        model, plan = self.folder / f"{case.onnx}.onnx", self.plan_of(case)
+        _, seconds = self.call("compile", model, "--device", "cuda", "--precision", case.precision, "--shape", f"input={shape}", "-o", plan)
+        return {"compile_s": seconds, "onnx_bytes": model.stat().st_size, "plan_bytes": plan.stat().st_size}
+
+    def second_compile(self, case, shape):
+        _, seconds = self.call("compile", f"{case.onnx}.onnx", "--device", "cuda", "--precision", case.precision, "--shape",
+                               f"input={shape}", "-o", "again.pelton")
+        return {"second_compile_s": seconds}
+
+    def error(self, case):
+        stem = self.folder / f"{case.onnx}.b{case.batch}"
+        if not stem.with_name(stem.name + ".truth.npy").exists():
+            return {}
+        out = self.folder / f"{case.name.replace(' ', '.')}.out"
+        self.call("run", self.plan_of(case), "--device", "cuda", "--input", f"input={stem}.input.npy", "--output-dir", out)
+        got = next(iter(sorted(out.glob("*.npy"))))
+        truth = numpy.load(f"{stem}.truth.npy")
+        difference = numpy.load(got).astype(numpy.float64) - truth
+        return {"error": float(numpy.linalg.norm(difference) / numpy.linalg.norm(truth))}
+
+    def bench(self, case, *more, seconds=None):
+        out, wall = self.call("--json", "bench", self.plan_of(case), "--device", "cuda", "--seconds", seconds or self.seconds,
+                              "--warm-up", 0.1, *more)
+        return json.loads([line for line in out.splitlines() if line.startswith("{")][-1]), wall
+
+    def measure(self, case):
+        report, _ = self.bench(case, "--device-buffers", "--layers")
+        layers, kinds = report.pop("layers"), {}
+        for layer in layers:
+            kinds[layer["implementation"]] = kinds.get(layer["implementation"], 0) + layer["ms"]
+        phases = report["phases_ms"]
+        kept = {"ms": report["latency_ms"]["median"], "compute_ms": phases["compute"],
+                "host_us": (report["latency_ms"]["median"] - phases["compute"]) * 1e3, "load_ms": report["load_ms"],
+                "peak_bytes": report["device_peak_bytes"], "stable": report["stable"], "nodes": len(layers),
+                "ms_by_implementation_one_by_one": kinds, "product": report["product"]}
+        kept |= {k: v for k, v in report.items() if k in ("energy_j", "power_w", "per_s_per_w", "energy", "power")}
+        return kept, layers, report["memory"]["device_weights"]
+
+    def whole_process(self, case):
+        """Wall-clock of a process that loads a plan and runs it once, and times of the copies around a run."""
+        _, wall = self.bench(case, "--device-buffers", "--iterations", 1, seconds=0.01)
+        report, _ = self.bench(case)
+        return {"process_s": wall, "phases_ms": report["phases_ms"]}
 
 
-def pelton_side(pelton, path, form, batch, precision, seconds):
-    shape = f"input={batch}x{TOKENS}" if form == "tokens" else f"input={batch}x3x224x224"
-    report = last_json([pelton, "--json", "bench", str(path), "--device", "cuda", "--precision", precision, "--shape", shape,
-                        "--seconds", str(seconds), "--device-buffers"], 120)
-    if "latency_ms" not in report:
-        return report
-    return {"ms": report["latency_ms"]["median"], "compute_ms": report["phases_ms"]["compute"],
-            "compile_ms": report["compile_ms"], "load_ms": report["load_ms"], "peak_bytes": report["device_peak_bytes"],
-            "product": report["product"], "stable": report["stable"]}
+def floor(layers, weights, ceilings, precision):
+    """Least times in ms: of the model, its operations or its weights alone; of the plan's nodes one by one, launches included."""
+    rate, copy = ceilings[f"{precision}_tflops"] * 1e3, ceilings["copy_gb_per_s"]
+    nodes = sum(max(layer["gflop"] / rate, layer["gbyte"] / copy) for layer in layers) * 1e3
+    model = max(sum(layer["gflop"] for layer in layers) / rate, weights * 1e-9 / copy) * 1e3
+    return {"floor_model_ms": model, "floor_ms": nodes + len(layers) * LAUNCH_US * 1e-3}
+
+
+class Run:
+    def __init__(self, options, folder):
+        self.o, self.folder = options, folder
+        self.result = {"cases": {}}
+        if options.output and options.output.exists():
+            self.result = json.loads(options.output.read_text())
+        wanted = [w for w in options.only.split(",") if w]
+        self.cases = [c for c in table() if c.name not in self.result["cases"] and (not wanted or any(w in c.name for w in wanted))]
+        self.start = time.perf_counter()
+        self.pelton = Pelton(options.pelton, folder, options.seconds)
+        self.compiled, self.peers = {}, {}
+
+    def left(self, until):
+        return until - (time.perf_counter() - self.start)
+
+    def say(self, text):
+        print(f"{time.perf_counter() - self.start:6.1f} {text}", flush=True)
+
+    def start_peers(self):
+        groups = {}
+        for case in self.cases:
+            for precision in case.peer_precisions:
+                groups.setdefault((case.model, precision, case.batch in (3, 8)), []).append(case)
+        exported = set()
+        for (model, precision, few), cases in groups.items():
+            exports = sorted({(c.tokens, c.onnx) for c in cases if c.onnx not in exported})
+            exported |= {name for _, name in exports}
+            self.peers[model, precision, few] = Peer(model, precision, cases, self.folder, self.o.modes.split(","), exports)
+
+    def shape_of(self, case):
+        if case.model in ("bert", "gpt2", "t5_small_encoder"):
+            return f"{case.batch}x{case.tokens}"
+        size = {"plain6": 128, "plain20": 128, "unet": 256, "detector": 640}.get(case.model, 224)
+        return f"{case.batch}x3x{size}x{size}"
+
+    def compile_one(self, case):
+        try:
+            while not (self.folder / f"{case.onnx}.onnx").exists():
+                if self.left(self.o.prepare_seconds) < 0:
+                    raise RuntimeError("its model was not exported in time")
+                time.sleep(0.2)
+            self.compiled[case.name] = self.pelton.compile(case, self.shape_of(case))
+        except (RuntimeError, subprocess.TimeoutExpired) as error:
+            self.compiled[case.name] = {"failed": str(error)[-300:]}
+            self.say(f"{case.name}: {str(error)[-200:]}")
+
+    def prepare(self):
+        self.start_peers()
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:  # in the order in which models are exported
+            waiting, jobs = list(self.cases), []
+            while waiting and self.left(self.o.prepare_seconds) > 0:
+                there = [c for c in waiting if (self.folder / f"{c.onnx}.onnx").exists()]
+                jobs += [pool.submit(self.compile_one, c) for c in there]
+                waiting = [c for c in waiting if c not in there]
+                time.sleep(0.2)
+            concurrent.futures.wait(jobs)
+        self.say(f"plans: {sum('failed' not in c for c in self.compiled.values())} of {len(self.cases)}")
+        for key, peer in self.peers.items():
+            while peer.versions is None and peer.process.poll() is None and self.left(self.o.prepare_seconds) > 0:
+                time.sleep(0.2)
+            if peer.versions is None:
+                self.say(f"PyTorch's side of {key[0]} {key[1]} is not ready ({len(peer.ready)} cases are): {peer.last_words()[-200:]}")
+                peer.process.kill()
+                peer.ready = {}
+        self.say("PyTorch is ready")
+
+    def measure(self, case):
+        entry = {"pelton": dict(self.compiled.get(case.name, {"failed": "was not compiled"})), "torch": {}}
+        entry["date"] = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+        ours = entry["pelton"]
+        peers = {p: self.peers[case.model, p, case.batch in (3, 8)] for p in case.peer_precisions}
+        times = {p: {m: [] for m in peers[p].ready.get(case.name, {}).get("modes", [])} for p in peers}
+        own = []
+        for _ in range(self.o.rounds):
+            if "failed" not in ours:
+                try:
+                    facts, layers, weights = self.pelton.measure(case)
+                    own.append(facts["ms"])
+                    ours |= facts | floor(layers, weights, self.result["ceilings"], case.precision)
+                except (RuntimeError, subprocess.TimeoutExpired) as error:
+                    ours["failed"] = str(error)[-300:]
+            for p, peer in peers.items():
+                for mode in times[p]:
+                    times[p][mode].append(peer.ask(name=case.name, mode=mode, seconds=self.o.seconds)["ms"])
+        for p, peer in peers.items():
+            facts = peer.ready.get(case.name, {"failed": "was not ready in time"})
+            entry["torch"][p] = {k: v for k, v in facts.items() if k != "modes"} | {m: min(t) for m, t in times[p].items()}
+            if peer.versions:
+                peer.ask(drop=case.name)
+        if own:
+            ours["ms"] = sorted(own)[len(own) // 2]
+            ours["share_of_floor"] = ours["floor_ms"] / ours["ms"]
+            best = min(((min(t), f"{p} {m}", p, m) for p in times for m, t in times[p].items() if t), default=None)
+            if best:
+                entry |= {"best_peer": best[1], "best_peer_ms": best[0], "faster": best[0] / ours["ms"]}
+            try:
+                ours |= self.pelton.error(case)
+                if best and "error" in ours and best[3] in peers[best[2]].ready[case.name]["errors"]:
+                    entry["error_against_peer"] = ours["error"] / peers[best[2]].ready[case.name]["errors"][best[3]]
+                if case.batch == 1 and case.precision == "fp16":
+                    ours |= self.pelton.whole_process(case) | self.pelton.second_compile(case, self.shape_of(case))
+            except (RuntimeError, subprocess.TimeoutExpired) as error:
+                ours["not_all_measured"] = str(error)[-300:]
+        self.result["cases"][case.name] = entry
+        self.save()
+        peer_text = ", ".join(f"{p} {m} {min(t):.3f}" for p in times for m, t in times[p].items() if t)
+        self.say(f"{case.name}: {ours.get('ms', ours.get('failed'))} | {peer_text} | {entry.get('faster', 0):.2f}x "
+                 f"error {ours.get('error', 0):.1e} ({entry.get('error_against_peer', 0):.2f})")
+
+    def save(self):
+        if self.o.output:
+            self.o.output.write_text(json.dumps(self.result, indent=1) + "\n")
+
+    def run(self):
+        self.prepare()
+        living = [p for p in self.peers.values() if p.versions]
+        if not living:
+            raise SystemExit("no PyTorch process came up")
+        self.result["what"] = f"benchmarks/gpu/run.py, seconds {self.o.seconds}, rounds {self.o.rounds}"
+        self.result["versions"] = {k: v for k, v in living[0].versions.items() if k != "all_ready"}
+        self.result["versions"]["pelton"] = self.pelton.call("--version")[0].strip()
+        self.result["ceilings"] = living[0].ask(ceilings=True)
+        self.say(f"ceilings {self.result['ceilings']}")
+        for case in self.cases:
+            if self.o.stop_after and self.left(self.o.stop_after) < 0:
+                self.say("time is up")
+                break
+            try:
+                self.measure(case)
+            except (queue.Empty, RuntimeError, OSError) as error:
+                self.say(f"{case.name}: {error!r}"[:300])
+        self.save()
+        for peer in self.peers.values():
+            peer.process.kill()
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pelton")
-    parser.add_argument("models_dir", type=pathlib.Path)
     parser.add_argument("-o", "--output", type=pathlib.Path)
-    parser.add_argument("--models", default=",".join(MODELS))
-    parser.add_argument("--batch", default="1,128")
-    parser.add_argument("--precision", default="fp16")
+    parser.add_argument("--only", default="", help="words, one of which is in a case's name")
     parser.add_argument("--modes", default="eager,cudagraph,compile")
-    parser.add_argument("--seconds", type=float, default=1)
-    parser.add_argument("--side", nargs=3, help=argparse.SUPPRESS)  # NAME BATCH PRECISION: the PyTorch process
-    o = parser.parse_args()
-    modes = o.modes.split(",")
-    if o.side:
-        return torch_side(o.side[0], int(o.side[1]), o.side[2], modes, o.seconds)
-    result = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "cases": []}
-    for name in o.models.split(","):
-        for batch in map(int, o.batch.split(",")):
-            for precision in o.precision.split(","):
-                case = {"model": name, "batch": batch, "precision": precision}
-                case["pelton"] = pelton_side(o.pelton, o.models_dir / f"{name}.onnx", MODELS[name][1], batch, precision, o.seconds)
-                case["torch"] = last_json([sys.executable, __file__, o.pelton, str(o.models_dir), "--modes", o.modes, "--seconds",
-                                           str(o.seconds), "--side", name, str(batch), precision], 150)
-                best = min((case["torch"][m] for m in modes if m in case["torch"]), default=None)
-                if best and "ms" in case["pelton"]:
-                    case["torch_best_ms"], case["faster"] = best, best / case["pelton"]["ms"]
-                result["cases"].append(case)
-                result["gpu"] = case["pelton"].get("product", result.get("gpu"))
-                print(json.dumps(case), flush=True)
-                if o.output:
-                    o.output.write_text(json.dumps(result, indent=1) + "\n")
+    parser.add_argument("--seconds", type=float, default=0.2)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--prepare-seconds", type=float, default=150)
+    parser.add_argument("--stop-after", type=float, default=0)
+    parser.add_argument("--work", type=pathlib.Path, help="folder for models and plans; a temporary one without")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.work or pathlib.Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        Run(options, folder.resolve()).run()
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ class Head(nn.Module):
         boxes = torch.cat([b(x).flatten(2) for b, x in zip(self.boxes, levels)], 2)
         scores = torch.cat([s(x).flatten(2) for s, x in zip(self.scores, levels)], 2)
         bins = boxes.unflatten(1, (4, self.BINS)).softmax(2)
-        sides = (bins * torch.arange(self.BINS, dtype=boxes.dtype)[:, None]).sum(2)
+        sides = (bins * torch.arange(self.BINS, dtype=boxes.dtype, device=boxes.device)[:, None]).sum(2)
         return torch.cat([sides, scores.sigmoid()], 1)
 
 

@@ -80,6 +80,18 @@ def detector():
     return Detector()
 
 
+def plain(depth):
+    from plain import convolutions
+
+    return convolutions(depth)
+
+
+def unet():
+    from plain import UNet
+
+    return UNet()
+
+
 IMAGE = ((3, 224, 224), torch.float32)
 MODELS = {
     "resnet50": (lambda: tv("resnet50"), IMAGE),
@@ -91,6 +103,9 @@ MODELS = {
     "gpt2_128": (gpt2, ((128,), torch.int64)),
     "t5_small_encoder_128": (t5_encoder, ((128,), torch.int64)),
     "yolo_class": (detector, ((3, 640, 640), torch.float32)),
+    "plain6": (lambda: plain(6), ((3, 128, 128), torch.float32)),
+    "plain20": (lambda: plain(20), ((3, 128, 128), torch.float32)),
+    "unet": (unet, ((3, 256, 256), torch.float32)),
     "mlp": (mlp, ((256,), torch.float32)),
 }
 OUTPUT = "OUTPUT"
@@ -139,21 +154,26 @@ def quantised(name, folder):
     print(f"{name}: quantised", flush=True)
 
 
+def sample(shape, dtype, batch):
+    return torch.randint(0, 1000, (batch, *shape)) if dtype == torch.int64 else torch.randn(batch, *shape)
+
+
+def to_onnx(model, shape, dtype, path):
+    """Of any batch; shape is that of one sample."""
+    with torch.no_grad():
+        torch.onnx.export(model, (sample(shape, dtype, 2),), str(path), input_names=["input"], output_names=["output"],
+                          opset_version=18, dynamo=False, dynamic_axes={"input": {0: "batch"}, "output": {0: "batch"}})
+
+
 def export(name, folder):
     make, (shape, dtype) = MODELS[name]
     torch.manual_seed(0)
     model = make().eval()
-    if dtype == torch.int64:
-        sample = torch.randint(0, 1000, (2, *shape))
-    else:
-        sample = torch.randn(2, *shape)
     path = folder / f"{name}.onnx"
+    to_onnx(model, shape, dtype, path)
+    truth_input = sample(shape, dtype, 1)
     with torch.no_grad():
-        torch.onnx.export(model, (sample,), str(path), input_names=["input"], output_names=["output"], opset_version=18,
-                          dynamo=False, dynamic_axes={"input": {0: "batch"}, "output": {0: "batch"}})
-        truth_input = torch.randint(0, 1000, (1, *shape)) if dtype == torch.int64 else torch.randn(1, *shape)
-        wide = model.double()
-        truth = wide(truth_input if dtype == torch.int64 else truth_input.double())
+        truth = model.double()(truth_input if dtype == torch.int64 else truth_input.double())
     numpy.savez(folder / f"{name}.reference.npz", input=truth_input.numpy(), **{OUTPUT: truth.numpy()})
     print(f"{name}: {path.stat().st_size / 2**20:.1f} MiB", flush=True)
 

@@ -14,7 +14,11 @@ namespace {
 class Assign {
  public:
   Assign(Graph& g, const Context& context, Layout wanted)
-      : g_(g), context_(context), wanted_(wanted), name_(wanted.str()), depthwise_(has_depthwise(g)) {}
+      : g_(g),
+        context_(context),
+        wanted_(wanted),
+        name_(wanted.str()),
+        plain_f32_(has_gradients(g) && !has_depthwise(g)) {}
 
   bool run() {
     for (NodeId id : std::vector<NodeId>(g_.order())) {
@@ -47,9 +51,15 @@ class Assign {
   bool converted(ValueId v) const { return g_.type(v).is_tensor() && !g_.type(v).layout.is_plain(); }
 
   bool on_gpu() const { return context_.target.kind == device::Kind::cuda; }
-  // On a GPU that is what tensor cores and the kernels of depthwise layers read.
+  // On a GPU that is what tensor cores, the kernels of depthwise layers and the products in f32 read. The
+  // gradients of f32 convolutions are cuDNN's, which is as good at plain data.
   bool likes_channels_last(NodeId id) const {
-    return !on_gpu() || g_.type(g_[id].outputs[0]).dtype != DType::f32 || context_.target.tf32 || depthwise_;
+    return !on_gpu() || g_.type(g_[id].outputs[0]).dtype != DType::f32 || context_.target.tf32 || !plain_f32_;
+  }
+  static bool has_gradients(const Graph& g) {
+    for (NodeId id : g.order())
+      if (g[id].is("conv_backward_data") || g[id].is("conv_backward_weights")) return true;
+    return false;
   }
   // A network that is built of depthwise layers.
   static bool has_depthwise(const Graph& g) {
@@ -160,7 +170,7 @@ class Assign {
   const Context& context_;
   const Layout wanted_;
   const std::string name_;  // as the op `layout` names it
-  const bool depthwise_;
+  const bool plain_f32_;
   std::map<std::pair<uint32_t, std::string>, ValueId> copies_;
   bool changed_ = false;
 };

@@ -42,6 +42,12 @@ const Case kCases[] = {
      "strides = [2,2], low = dims[1,1], high = dims[0,0]"},
     {"conv", {1, 64, 14, 14}, {64, 64, 3, 3}, {1, 64, 14, 14}, "low = dims[1,1], high = dims[1,1]"},
     {"conv", {1, 16, 5, 6}, {21, 16, 3, 3}, {1, 21, 3, 4}, ""},
+    {"conv",
+     {3, 20, 13, 11},
+     {140, 20, 3, 3},
+     {3, 140, 7, 6},
+     "strides = [2,2], low = dims[1,1], high = dims[1,1]"},
+    {"conv", {1, 512, 4, 4}, {36, 512, 3, 3}, {1, 36, 4, 4}, "low = dims[1,1], high = dims[1,1]"},
     {"conv", {1, 16, 10, 10}, {32, 8, 3, 3}, {1, 32, 6, 6}, "groups = 2, dilations = [2,2]"},
     {"conv",
      {1, 8, 12, 9},
@@ -92,6 +98,7 @@ ConvMethods every_method(const ConvProblem& p) {
   add_depthwise_methods(p, m);
   add_stem_methods(p, m);
   add_gemm_methods(p, 100, "", m);
+  add_f32_methods(p, 100, "", m);
   add_product_methods(p, "", m);
   add_cudnn_methods(p, "", m);
   add_direct_method(p, m);

@@ -100,6 +100,7 @@ bool small_in_f32(const ConvProblem& p) {
 void add_timed_methods(const ConvProblem& p, const std::string& only, ConvMethods& to) {
   add_gemm_methods(p, 6, only, to);  // their estimate is rough: most are timed
   if (p.gate_input >= 0) return;
+  add_f32_methods(p, 6, only, to);
   add_product_methods(p, only, to);
   add_cudnn_methods(p, only, to);
 }

@@ -6,6 +6,7 @@
 #include "backend/cuda/conv/cudnn_graph.h"
 #include "backend/cuda/conv/cudnn_shapes.h"
 #include "backend/cuda/conv/problem.h"
+#include "backend/cuda/conv/window_of.h"
 #include "backend/cuda/own/conv_gemm.h"
 #include "backend/cuda/own/conv_weights.h"
 #include "backend/cuda/own/depthwise.h"
@@ -14,41 +15,6 @@
 
 namespace pelton::backend::cuda {
 namespace {
-
-int small(int64_t v) {
-  return static_cast<int>(v);
-}
-bool fits_int(const ConvProblem& p) {
-  for (const Dims* dims : {&p.x.dims, &p.y.dims, &p.w, &p.window.low, &p.window.strides, &p.window.dilations})
-    for (int64_t d : *dims)
-      if (d > (1 << 24) || d < -(1 << 24)) return false;
-  return p.x.dims[0] * element_count(Dims(p.y.dims.begin() + 2, p.y.dims.end())) < (int64_t{1} << 31);
-}
-// Sizes of a window over rows and columns; one spatial axis counts as columns.
-template <class G>
-void set_window(G& g, const ConvProblem& p) {
-  const size_t s = p.spatial();
-  auto at = [&](const Dims& v, size_t axis, int64_t otherwise) {
-    return small(axis + s < 2 ? otherwise : v[axis + s - 2]);
-  };
-  auto size = [&](const Dims& v, size_t axis) { return small(axis + s < 2 ? 1 : v[axis + s]); };
-  g.n = small(p.x.dims[0]);
-  g.c = small(p.x.dims[1]);
-  g.h = size(p.x.dims, 0);
-  g.w_ = size(p.x.dims, 1);
-  g.p = size(p.y.dims, 0);
-  g.q = size(p.y.dims, 1);
-  g.r = size(p.w, 0);
-  g.s = size(p.w, 1);
-  g.stride_h = at(p.window.strides, 0, 1);
-  g.stride_w = at(p.window.strides, 1, 1);
-  g.pad_h = at(p.window.low, 0, 0);
-  g.pad_w = at(p.window.low, 1, 0);
-  g.dilation_h = at(p.window.dilations, 0, 1);
-  g.dilation_w = at(p.window.dilations, 1, 1);
-  g.type = elem(p.x.dtype);
-  g.y_type = elem(p.y.dtype);
-}
 
 std::string gemm_name(int configuration) {
   return cat("product ", conv_gemm_name(configuration));
@@ -237,6 +203,7 @@ class DirectMethod final : public ConvMethod {
 std::vector<std::string> timed_conv_methods() {
   std::vector<std::string> names{"cublaslt"};
   for (int i = 0; i < conv_gemm_configurations(); ++i) names.push_back(gemm_name(i));
+  for (std::string& name : f32_method_names()) names.push_back(std::move(name));
   for (int i = 0; i < kCudnnProposals; ++i) {
     names.push_back(cat("cudnn fused ", i));
     names.push_back(cat("cudnn ", i));

@@ -51,13 +51,15 @@ class ConvMethod {
   virtual void run(const ConvBuffers& buffers, cudaStream_t stream) const = 0;
 };
 using ConvMethods = std::vector<std::unique_ptr<ConvMethod>>;
-// Every name that a method of the three adders below that take `only` may have.
+// Every name that a method of the adders below that take `only` may have; those of add_f32_methods().
 std::vector<std::string> timed_conv_methods();
+std::vector<std::string> f32_method_names();
 
 // Gated problems are for the first adder alone; it has a way for all that conv.cc lets through.
 // Each adds what it has for the problem, most promising first; none is fine. With `only`, at most the method
 // of that name is made: plans of cuDNN take long to make.
 void add_gemm_methods(const ConvProblem& problem, size_t most, const std::string& only, ConvMethods& to);
+void add_f32_methods(const ConvProblem& problem, size_t most, const std::string& only, ConvMethods& to);
 void add_depthwise_methods(const ConvProblem& problem, ConvMethods& to);
 void add_stem_methods(const ConvProblem& problem, ConvMethods& to);
 void add_product_methods(const ConvProblem& problem, const std::string& only, ConvMethods& to);

@@ -237,9 +237,11 @@ cudaError_t start(const Attention& g, cudaStream_t stream) {
 }
 template <class T, int kDepth>
 cudaError_t start_depth(const Attention& g, cudaStream_t stream) {
-  // Blocks of 64 queries, where there are enough of them.
-  if (static_cast<int64_t>(g.n) * g.heads * ((g.queries + 63) / 64) >= 200)
-    return start<T, Shape<kDepth, 4, 1, 64>>(g, stream);
+  // Blocks of 128 or 64 queries, where there are enough of them.
+  const int64_t heads = static_cast<int64_t>(g.n) * g.heads;
+  if (kDepth <= 64 && g.queries > 64 && heads * ((g.queries + 127) / 128) >= 1000)
+    return start<T, Shape<kDepth, 8, 1, 64>>(g, stream);
+  if (heads * ((g.queries + 63) / 64) >= 200) return start<T, Shape<kDepth, 4, 1, 64>>(g, stream);
   return start<T, Shape<kDepth, 1, 4, 32>>(g, stream);
 }
 template <class T>
@@ -263,9 +265,12 @@ bool on_tensor_cores(const Attention& g) {
 
 }  // namespace
 
+bool attention_f32_takes(const Attention& g);                           // attention_f32.cu
+cudaError_t attention_f32(const Attention& g, cudaStream_t stream);     // attention_f32.cu
 cudaError_t attention_scalar(const Attention& g, cudaStream_t stream);  // attention_scalar.cu
 
 cudaError_t attention(const Attention& g, cudaStream_t stream) {
+  if (attention_f32_takes(g)) return attention_f32(g, stream);
   if (!on_tensor_cores(g)) return attention_scalar(g, stream);
   return g.type == Elem::f16 ? start_any<__half>(g, stream) : start_any<__nv_bfloat16>(g, stream);
 }

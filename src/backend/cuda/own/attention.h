@@ -26,8 +26,8 @@ struct Attention {
 };
 
 inline constexpr int kAttentionMaxHead = 256;  // depth and width
-// Tensor cores for f16 and bf16, heads of a multiple of 8 up to 128 whose rows start at 16 bytes; a scalar
-// kernel for the rest.
+// Tensor cores for f16 and bf16, heads of a multiple of 8 up to 128 whose rows start at 16 bytes; a kernel of
+// f32 products for heads of a multiple of 4; a scalar kernel for the rest.
 cudaError_t attention(const Attention& problem, cudaStream_t stream);
 
 }  // namespace pelton::backend::cuda

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention without tensor cores: f32, and head sizes the other kernel does not take. A warp holds a few
+// Attention for head sizes that the other kernels do not take. A warp holds a few
 // queries; each lane scores one of 32 keys, then owns every 32nd element of the results.
 #include "backend/cuda/own/attention_scores.cuh"
 #include "backend/cuda/own/launch.cuh"
