@@ -37,8 +37,14 @@ __device__ __forceinline__ void copy_rows(T* to, const T* from, int64_t stride, 
   }
 }
 
+// Blocks that a multiprocessor holds at least: as many as registers allow without spills.
+template <class S, bool kPlain>
+inline constexpr int kBlocksEach = S::kKeyWarps > 1 || S::kDepth > 64 ? 1
+                                   : kPlain                           ? 4
+                                                                      : 3;
+
 template <class T, class S, bool kPlain>
-__global__ void __launch_bounds__(S::kThreads, 1) kernel(const Attention g) {
+__global__ void __launch_bounds__(S::kThreads, kBlocksEach<S, kPlain>) kernel(const Attention g) {
   extern __shared__ __align__(128) unsigned char shared[];
   T* const queries = reinterpret_cast<T*>(shared);
   T* const stages = queries + S::kQueries * S::kPitch;
@@ -237,11 +243,9 @@ cudaError_t start(const Attention& g, cudaStream_t stream) {
 }
 template <class T, int kDepth>
 cudaError_t start_depth(const Attention& g, cudaStream_t stream) {
-  // Blocks of 128 or 64 queries, where there are enough of them.
-  const int64_t heads = static_cast<int64_t>(g.n) * g.heads;
-  if (kDepth <= 64 && g.queries > 64 && heads * ((g.queries + 127) / 128) >= 1000)
-    return start<T, Shape<kDepth, 8, 1, 64>>(g, stream);
-  if (heads * ((g.queries + 63) / 64) >= 200) return start<T, Shape<kDepth, 4, 1, 64>>(g, stream);
+  // Blocks of 64 queries, where there are enough of them.
+  if (static_cast<int64_t>(g.n) * g.heads * ((g.queries + 63) / 64) >= 200)
+    return start<T, Shape<kDepth, 4, 1, 64>>(g, stream);
   return start<T, Shape<kDepth, 1, 4, 32>>(g, stream);
 }
 template <class T>

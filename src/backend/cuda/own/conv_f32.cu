@@ -28,6 +28,8 @@ struct Tile {
   static constexpr int kStep = kThreads / kUnits;  // rows that all threads copy at a time
   static constexpr int kStage = (kRows + kColumns) * kPitch;
   static constexpr int kSumPitch = kColumns + 4;
+  static constexpr int kUnroll =
+      kRowsEach * kColumnsEach > 32 ? 1 : 2;  // more takes registers from a second block
   static constexpr int kShared = 4 * std::max(kStages * kStage, kRows* kSumPitch);
   static_assert(kRows % kStep == 0 && kColumns % kStep == 0);
 };
@@ -99,7 +101,7 @@ __global__ void __launch_bounds__(L::kThreads) kernel(const ConvF32 g, int colum
     const float* const left_side = shared + (stage - begin) % L::kStages * L::kStage + own_row * kPitch;
     const float* const right_side =
         shared + (stage - begin) % L::kStages * L::kStage + (L::kRows + own_column) * kPitch;
-#pragma unroll 2
+#pragma unroll L::kUnroll
     for (int d = 0; d < kDepth; d += 4) {
       float4 a[L::kRowsEach];
 #pragma unroll

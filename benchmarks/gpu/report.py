@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The table of a result of run.py as Markdown, and whether its bars are met.
+
+    python3 benchmarks/gpu/report.py RESULT.json [--readme README.md]
+
+With --readme the table takes the place of what stands between its marks there.
+"""
+import argparse
+import json
+import math
+import pathlib
+
+from cases import FOUR, table
+
+BEGIN, END = "<!-- gpu inference -->", "<!-- end gpu inference -->"
+BARS_MS = {"efficientnet_b0 b1 fp16": 0.30, "resnet50 b1 fp16": 0.40, "bert b1 fp16": 0.55, "gpt2 b1 fp16": 0.60}
+
+
+def mean(ratios):
+    return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else float("nan")
+
+
+def figure(value):
+    return "-" if value is None else f"{value:.3g}" if value < 10 else f"{value:.1f}"
+
+
+def rows(result):
+    yield "| case | Pelton ms | best of PyTorch ms | faster | eager | graph | compile | floor ms (share) | GPU MiB, PyTorch's | error over PyTorch's |"
+    yield "|---|---|---|---|---|---|---|---|---|---|"
+    for case in table():
+        entry = result["cases"].get(case.name)
+        if not entry:
+            continue
+        ours, peer = entry["pelton"], entry["torch"][case.peer_precisions[-1]]
+        modes = [figure(peer.get(m)) for m in ("eager", "cudagraph", "compile")]
+        if "ms" not in ours:
+            yield f"| {case.name} | failed | | | {' | '.join(modes)} | | | |"
+            continue
+        best = f"{figure(entry['best_peer_ms'])} ({entry['best_peer'].split()[-1]})" if "best_peer" in entry else "-"
+        peak = f"{ours['peak_bytes'] / 2**20:.0f} / {peer['peak_bytes'] / 2**20:.0f}" if "peak_bytes" in peer else f"{ours['peak_bytes'] / 2**20:.0f}"
+        error = f"{entry['error_against_peer']:.2f}" if "error_against_peer" in entry else "-"
+        yield (f"| {case.name} | {figure(ours['ms'])} | {best} | {entry.get('faster', float('nan')):.2f}x | {' | '.join(modes)} | "
+               f"{figure(ours['floor_ms'])} ({100 * ours['share_of_floor']:.0f}%) | {peak} | {error} |")
+
+
+def bars(result):
+    """Lines on what the bars of the table ask for."""
+    done = {c.name: (c, result["cases"][c.name]) for c in table() if "faster" in result["cases"].get(c.name, {})}
+
+    def group(text, wanted, least, take):
+        ratios = {n: e["faster"] for n, (c, e) in done.items() if take(c)}
+        if not ratios:
+            return
+        slowest = min(ratios, key=ratios.get)
+        yield (f"{text}: geometric mean {mean(ratios.values()):.2f}x (wanted {wanted}), lowest {ratios[slowest]:.2f}x ({slowest}; wanted {least})"
+               f", {len(ratios)} cases")
+
+    for name, most in BARS_MS.items():
+        if name in done:
+            yield f"{name}: {done[name][1]['pelton']['ms']:.3f} ms (wanted {most:.2f})"
+    yield from group("batch 128 fp16", "1.2 each", 1.2, lambda c: c.batch == 128)
+    yield from group("fp32 and TF32", 1.2, 1.0, lambda c: c.precision != "fp16")
+    yield from group("b3 (97 tokens) and b8 fp16", 1.2, 1.0, lambda c: c.model in FOUR and c.batch in (3, 8))
+    yield from group("fp32, TF32, b3 and b8", 1.2, 1.0, lambda c: c.precision != "fp16" or c.model in FOUR and c.batch in (3, 8))
+    yield from group("plain nets", "-", 1.0, lambda c: c.model.startswith("plain"))
+    yield from group("other models", 1.2, 1.0, lambda c: c.model not in FOUR and not c.model.startswith("plain"))
+    for n, (c, e) in done.items():
+        if c.model == "plain20" and "eager" in e["torch"]["fp32"]:
+            yield f"{n}: {e['torch']['fp32']['eager'] / e['pelton']['ms']:.1f}x eager fp32 (wanted 3)"
+    ours = {n: e["pelton"] for n, (_, e) in done.items()}
+    sizes = [p["plan_bytes"] / p["onnx_bytes"] for n, p in ours.items() if n.endswith("fp16")]
+    yield f"fp16 plan file over f32 ONNX file: at most {max(sizes):.3f} (wanted 0.52)" if sizes else "no fp16 plan"
+    host = [p["host_us"] for p in ours.values() if p["ms"] < 2]
+    yield f"host's part of a run: at most {max(host):.1f} us (wanted 10; runs below 2 ms)" if host else "no short runs"
+    loads = {n: p["load_ms"] for n, p in ours.items() if n.endswith("b1 fp16")}
+    yield f"plan file to first result: at most {max(loads.values()):.0f} ms (wanted 1000)" if loads else "no loads"
+    yield f"compilation: at most {max(p['compile_s'] for p in ours.values()):.1f} s (wanted 60)"
+    again = [p["second_compile_s"] for p in ours.values() if "second_compile_s" in p]
+    yield f"second compilation: at most {max(again):.2f} s (wanted 2)" if again else "no second compilation"
+    over = [n for n, (c, e) in done.items() if e["pelton"]["peak_bytes"] > e["torch"][c.peer_precisions[-1]].get("peak_bytes", math.inf)]
+    yield f"more GPU memory than PyTorch: {', '.join(over) or 'none'}"
+    errors = {n: e["error_against_peer"] for n, (_, e) in done.items() if "error_against_peer" in e}
+    yield f"error against f64 over PyTorch's: at most {max(errors.values()):.2f} ({max(errors, key=errors.get)}; wanted 2)" if errors else "no errors"
+    failed = [n for n, e in result["cases"].items() if "faster" not in e]
+    yield f"not compared: {', '.join(failed) or 'none'}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("result", type=pathlib.Path)
+    parser.add_argument("--readme", type=pathlib.Path)
+    options = parser.parse_args()
+    result = json.loads(options.result.read_text())
+    text = "\n".join(rows(result))
+    print(text, *bars(result), sep="\n")
+    if options.readme:
+        before, rest = options.readme.read_text().split(BEGIN)
+        options.readme.write_text(before + BEGIN + "\n" + text + "\n" + END + rest.split(END)[1])
+
+
+if __name__ == "__main__":
+    main()
