@@ -126,8 +126,7 @@ class Pelton:
         kept = {"ms": report["latency_ms"]["median"], "compute_ms": phases["compute"],
                 "host_us": (report["latency_ms"]["median"] - phases["compute"]) * 1e3, "load_ms": report["load_ms"],
                 "peak_bytes": report["device_peak_bytes"], "stable": report["stable"], "nodes": len(layers),
-                "ms_by_implementation_one_by_one": kinds, "product": report["product"]}
-        kept |= {k: v for k, v in report.items() if k in ("energy_j", "power_w", "per_s_per_w", "energy", "power")}
+                "ms_by_implementation_one_by_one": kinds, "energy": report.get("energy"), "product": report["product"]}
         return kept, layers, report["memory"]["device_weights"]
 
     def whole_process(self, case):
