@@ -64,7 +64,7 @@ Run make_serve(CLI::App& app, const Globals& globals) {
         serving_gpus(globals));
     backends.add("pelton", plans);
     o->core.open_gpu_region = serve::open_cuda_region;
-    o->core.services = std::make_shared<serve::ServerServices>();
+    o->core.services = std::make_shared<serve::ServerServices>(o->core.inflight_bytes);
     backends.add("python", serve::make_python_backend({o->python, o->core.services}));
     try {
       backends.add("onnxruntime",

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <malloc.h>
+
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -104,6 +106,10 @@ void print_ready(const FrontEnds& f, bool json) {
 
 int run_server(const ServeOptions& options, const BackendTable& backends, bool json) {
   install_interrupt_handlers();
+  // The allocator's own limit follows the largest block that was freed, so that models would come to lie in
+  // the heaps of the threads that load them and leave holes there. With one that stays, they go when they are
+  // freed.
+  ::mallopt(M_MMAP_THRESHOLD, 4 << 20);
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of its write, not the end
   if (options.log_level) set_log_level(*options.log_level);
   start_log_writer(options.core.log_file);

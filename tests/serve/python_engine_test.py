@@ -417,6 +417,7 @@ def test_a_crash_takes_one_request_of_many_along(serve):
 
 BROKEN = '''
 import json
+import os
 import struct
 import time
 import numpy as np
@@ -433,6 +434,10 @@ class TritonPythonModel:
             more, now = json.dumps({"error": [5]}).encode(), time.monotonic_ns()
             head = struct.pack("<QIIQQ", link.ring.words[2], 1, 0, now, now) + struct.pack("<IIII", 0, len(more), 0, 0)
             link._send(*link.frame(2, head + more + bytes(-len(more) % 8), [])[0])
+        if kind == 3:                                               # half a terabyte is to come
+            link._send(struct.pack("<IIQ", 2, 16, 1 << 39), bytes(16))
+            time.sleep(0.5)
+            os._exit(3)
         return [pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT0", r.inputs()[0].as_numpy())]) for r in requests]
 '''
 
@@ -440,11 +445,39 @@ class TritonPythonModel:
 def test_a_process_that_breaks_the_rules_is_answered_for(serve):
     add_model(serve.repository, "broken", INT_IO, files={"1/model.py": BROKEN})
     server = start(serve)
-    for kind, words in ((1, "has damaged the memory"), (2, "type must be string")):
+    for kind, words in ((1, "has damaged the memory"), (2, "type must be string"), (3, "ended with status 3")):
         begun = time.time()
         status, answer = server.infer("broken", [kind], "INT32")
         assert status >= 400 and words in answer["error"] and time.time() - begun < 30, answer
         assert server.infer("broken", [7], "INT32")[1]["outputs"][0]["data"] == [7]
+
+
+    with open(f"/proc/{server.process.pid}/status") as f:
+        peak = next(int(line.split()[1]) for line in f if line.startswith("VmPeak"))
+    assert peak < 64 << 20, "KiB: nothing is allocated for what a process only claims"
+
+
+GROWING = '''
+import os
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT0", np.full(r.inputs()[0].as_numpy()[0], os.getpid(), np.int32))])
+                for r in requests]
+'''
+
+
+def test_answers_of_processes_are_bounded(serve):
+    """One that has no room costs its own request, neither the process nor others."""
+    add_model(serve.repository, "growing", INT_IO, files={"1/model.py": GROWING})
+    server = start(serve, "--max-inflight-bytes=8000000")
+    pid = server.infer("growing", [1], "INT32")[1]["outputs"][0]["data"][0]
+    status, answer = server.infer("growing", [4_000_000], "INT32")
+    assert status == 503 and "as many bytes of answers as it may" in answer["error"]
+    for n in (3, 100_000, 7):
+        assert server.infer("growing", [n], "INT32")[1]["outputs"][0]["data"] == [pid] * n
 
 
 NOISY = '''

@@ -2,6 +2,7 @@
 #include "serve/core/batch_runner.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "base/error.h"
 #include "serve/core/model.h"
@@ -87,18 +88,23 @@ void BatchRunner::begin(Instance& instance, Batch&& batch, std::function<void(Ba
   struct Flight {
     Batch batch;
     BatchRun run;
+    std::atomic<bool> ended{false};
   };
   auto flight = std::make_shared<Flight>();
   flight->batch = std::move(batch);
   flight->run = prepare(flight->batch);
+  // Once, whatever the engine does: an exception after it has called back must not answer again.
   auto end = [this, flight, done = std::move(done)] {
+    if (flight->ended.exchange(true)) return;
     complete(flight->batch, flight->run);
     done(std::move(flight->batch));
   };
   try {
     instance.begin(flight->run, end);
   } catch (...) {
-    flight->run.fail(error_from_current_exception(name_));
+    const Error error = error_from_current_exception(name_);
+    if (flight->ended) return;
+    flight->run.fail(error);
     end();
   }
 }

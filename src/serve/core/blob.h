@@ -4,9 +4,8 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdlib>
+#include <cstdint>
 #include <memory>
-#include <new>
 #include <string>
 #include <utility>
 
@@ -26,9 +25,9 @@ struct Blob {
 
 // Uninitialised memory on a 64-byte boundary.
 inline std::shared_ptr<char> allocate_bytes(size_t size) {
-  void* p = std::aligned_alloc(64, (size + 64) & ~size_t{63});
-  if (!p) throw std::bad_alloc();
-  return {static_cast<char*>(p), [](char* q) { std::free(q); }};
+  auto memory = std::make_shared_for_overwrite<char[]>(size + 64);
+  char* const p = memory.get();
+  return {std::move(memory), p + (64 - reinterpret_cast<uintptr_t>(p) % 64) % 64};
 }
 
 }  // namespace pelton::serve

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "serve/core/batch_runner.h"
 #include "serve/core/join.h"
 
 namespace pelton::serve {
@@ -58,7 +59,36 @@ TensorInstance::TensorInstance(const ModelConfig& config)
     if (t.ragged) ragged_.push_back({t.name, t.padding});
 }
 
+bool TensorInstance::pads_too_much(const BatchRun& batch) const {
+  return std::any_of(ragged_.begin(), ragged_.end(), [&](const Ragged& r) {
+    if (!r.padding || !batch.requests[0]->input(r.name)) return false;
+    const auto bytes = padded_bytes(batch.requests, r.name, batch.rows);
+    return !bytes || *bytes > kMaxPaddedBytes;
+  });
+}
+
+// Each request by itself.
+void TensorInstance::execute_apart(BatchRun& batch) {
+  for (size_t i = 0; i < batch.requests.size(); ++i) {
+    BatchRun one;
+    one.requests = batch.requests.subspan(i, 1);
+    one.responses.resize(1);
+    one.rows = batch.requests[i]->rows;
+    one.responder = batch.responder;
+    try {
+      execute(one);
+      batch.responses[i] = std::move(one.responses[0]);
+    } catch (...) {
+      batch.responses[i].error = error_from_current_exception(batch.requests[i]->model);
+    }
+    if (i == 0) batch.input_end = one.input_end;
+    batch.infer_end = one.infer_end;
+  }
+}
+
 void TensorInstance::execute(BatchRun& batch) {
+  // Requests of odd shapes may need far more memory together than they brought: not at others' expense.
+  if (batch.requests.size() > 1 && pads_too_much(batch)) return execute_apart(batch);
   std::vector<TensorValue> inputs;
   inputs.reserve(batch.requests[0]->inputs.size());
   for (size_t i = 0; i < batch.requests[0]->inputs.size(); ++i) {

@@ -115,6 +115,10 @@ class TensorInstance : public Instance {
   virtual std::vector<TensorValue> run(const std::vector<TensorValue>& inputs, const CancelToken* token) = 0;
 
  private:
+  static constexpr size_t kMaxPaddedBytes = size_t{256} << 20;
+  bool pads_too_much(const BatchRun& batch) const;
+  void execute_apart(BatchRun& batch);
+
   struct Ragged {
     std::string name;
     std::optional<double> padding;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "base/error.h"
 #include "tensor/float_types.h"
@@ -73,6 +74,16 @@ const TensorValue& input_of(const RequestPtr& r, const std::string& name) {
   return *t;
 }
 
+// Of several requests with as many dimensions each: the largest of each.
+Dims outer_dims(std::span<const RequestPtr> requests, const std::string& name) {
+  Dims outer = input_of(requests[0], name).dims;
+  for (const RequestPtr& r : requests) {
+    const Dims& d = input_of(r, name).dims;
+    for (size_t i = 1; i < d.size(); ++i) outer[i] = std::max(outer[i], d[i]);
+  }
+  return outer;
+}
+
 }  // namespace
 
 bool can_share(const ModelConfig& config, const Request& a, const Request& b) {
@@ -112,25 +123,32 @@ TensorValue join_flat(std::span<const RequestPtr> requests, const std::string& n
   return t;
 }
 
+std::optional<size_t> padded_bytes(std::span<const RequestPtr> requests, const std::string& name,
+                                   int64_t rows) {
+  const TensorValue& first = input_of(requests[0], name);
+  Dims outer = outer_dims(requests, name);
+  outer[0] = rows;
+  size_t size = static_cast<size_t>(bits(first.dtype) / 8);
+  for (int64_t d : outer)
+    if (__builtin_mul_overflow(size, static_cast<size_t>(d), &size)) return std::nullopt;
+  return size;
+}
+
 TensorValue join_padded(std::span<const RequestPtr> requests, const std::string& name, int64_t rows,
                         double padding) {
   const TensorValue& first = input_of(requests[0], name);
-  Dims outer = first.dims;
-  bool same = true;
-  for (const RequestPtr& r : requests) {
+  Dims outer = outer_dims(requests, name);
+  const bool same = std::all_of(requests.begin(), requests.end(), [&](const RequestPtr& r) {
     const Dims& d = input_of(r, name).dims;
-    for (size_t i = 1; i < d.size(); ++i) {
-      same = same && d[i] == outer[i];
-      outer[i] = std::max(outer[i], d[i]);
-    }
-  }
+    return std::equal(d.begin() + 1, d.end(), outer.begin() + 1);
+  });
   if (same) return join_rows(requests, name, rows);
+  const auto padded = padded_bytes(requests, name, rows);
+  if (!padded)
+    fail(ErrorCode::limit, cat("the padded batch of input '", name, "' is too large"), requests[0]->model);
   outer[0] = rows;
   const std::string fill = element_bytes(first.dtype, padding);
-  size_t size = fill.size();
-  for (int64_t d : outer)
-    if (__builtin_mul_overflow(size, static_cast<size_t>(d), &size) || size > (size_t{1} << 40))
-      fail(ErrorCode::limit, cat("the padded batch of input '", name, "' is too large"), requests[0]->model);
+  const size_t size = *padded;
   auto memory = allocate_bytes(size);
   for (size_t at = 0; at < size; at += fill.size()) std::memcpy(memory.get() + at, fill.data(), fill.size());
   size_t row_bytes = fill.size();

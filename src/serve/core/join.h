@@ -16,6 +16,9 @@ bool can_share(const ModelConfig& config, const Request& a, const Request& b);
 TensorValue join_rows(std::span<const RequestPtr> requests, const std::string& name, int64_t rows);
 // All elements in one dimension.
 TensorValue join_flat(std::span<const RequestPtr> requests, const std::string& name);
+// How many bytes join_padded would make; nullopt: beyond any count.
+std::optional<size_t> padded_bytes(std::span<const RequestPtr> requests, const std::string& name,
+                                   int64_t rows);
 // Along the first dimension, the others as large as the largest, filled with `padding`.
 TensorValue join_padded(std::span<const RequestPtr> requests, const std::string& name, int64_t rows,
                         double padding);

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes of requests held at one time, over all connections. The door closes before memory runs out.
+// Bytes of requests, or of answers, held at one time. The door closes before memory runs out.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
+#include <memory>
+
+#include "serve/core/blob.h"
 
 namespace pelton::serve {
 
@@ -24,5 +27,26 @@ class MemoryGate {
   const size_t limit_;
   std::atomic<size_t> used_{0};
 };
+
+// Memory that counts until its last owner lets go of it; null if the gate has no room. The gate outlives it.
+inline std::shared_ptr<char> allocate_leased(MemoryGate& gate, size_t size) {
+  if (!gate.try_take(size)) return nullptr;
+  struct Lease {
+    MemoryGate& gate;
+    size_t size;
+    std::shared_ptr<char> memory;
+    ~Lease() { gate.give_back(size); }
+  };
+  std::shared_ptr<Lease> lease;
+  try {
+    lease = std::make_shared<Lease>(gate, size, nullptr);
+  } catch (...) {
+    gate.give_back(size);
+    throw;
+  }
+  lease->memory = allocate_bytes(size);
+  char* const data = lease->memory.get();
+  return {std::move(lease), data};
+}
 
 }  // namespace pelton::serve

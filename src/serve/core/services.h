@@ -9,6 +9,7 @@
 
 #include "serve/core/call_graph.h"
 #include "serve/core/custom_metrics.h"
+#include "serve/core/memory_gate.h"
 #include "serve/core/request.h"
 
 namespace pelton::serve {
@@ -23,6 +24,9 @@ class ServerServices {
     std::function<void(std::function<void()>)> post;  // runs what blocks, on a thread that may wait
   };
 
+  // `answer_bytes`: how many the processes of models may have sent that are not passed on yet.
+  explicit ServerServices(size_t answer_bytes = size_t{2} << 30) : answers(answer_bytes) {}
+
   void open(Calls calls) {
     std::lock_guard lock(mutex_);
     calls_ = std::move(calls);
@@ -31,6 +35,7 @@ class ServerServices {
   // busy error while the server does not run.
   Calls calls() const;
 
+  MemoryGate answers;
   CustomMetrics metrics;
   const std::shared_ptr<CallGraph> graph = std::make_shared<CallGraph>();
 

@@ -17,13 +17,6 @@ namespace {
 constexpr size_t kMaxRegions = 4096;
 constexpr size_t kMappedBytes = 16 << 10;  // smaller inputs are copied: cheaper than the pages' faults
 
-struct Leased {
-  MemoryGate& gate;
-  size_t bytes;
-  std::shared_ptr<char> memory;
-  ~Leased() { gate.give_back(bytes); }
-};
-
 }  // namespace
 
 void SharedMemory::require() const {
@@ -92,10 +85,15 @@ void SharedMemory::remove(const std::string& name, bool of_gpus) {
     regions_.erase(it);
   }
 }
+
 void SharedMemory::remove_all(bool of_gpus) {
   require();
+  decltype(regions_) gone;  // closed outside the lock
   std::lock_guard lock(mutex_);
-  std::erase_if(regions_, [&](const auto& r) { return (r.second->gpu != nullptr) == of_gpus; });
+  for (auto it = regions_.begin(); it != regions_.end();) {
+    const auto here = it++;
+    if ((here->second->gpu != nullptr) == of_gpus) gone.insert(regions_.extract(here));
+  }
 }
 
 std::vector<std::shared_ptr<const SharedMemory::Region>> SharedMemory::list(const std::string& name,
@@ -133,20 +131,18 @@ Blob SharedMemory::read(const std::string& name, uint64_t offset, uint64_t size,
       fail(ErrorCode::bad_shape, cat("shared memory region '", name, "' was truncated"));
     return {r->map->data() + offset, size, r};
   }
-  if (!gate_.try_take(size))
-    fail(ErrorCode::busy, "the server holds as many request bytes as it may", "", "retry later");
-  const std::shared_ptr<Leased> leased(new Leased{gate_, size, nullptr});
-  leased->memory = allocate_bytes(size);
-  if (r->gpu) r->gpu->read(leased->memory.get(), offset, size);
+  auto memory = allocate_leased(gate_, size);
+  if (!memory) fail(ErrorCode::busy, "the server holds as many request bytes as it may", "", "retry later");
+  if (r->gpu) r->gpu->read(memory.get(), offset, size);
   for (size_t at = r->gpu ? size : 0; at < size;) {
-    const ssize_t n = ::pread(r->fd.get(), leased->memory.get() + at, size - at,
-                              static_cast<off_t>(r->offset + offset + at));
+    const ssize_t n =
+        ::pread(r->fd.get(), memory.get() + at, size - at, static_cast<off_t>(r->offset + offset + at));
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) fail(ErrorCode::bad_shape, cat("shared memory region '", name, "' was truncated"));
     at += static_cast<size_t>(n);
   }
-  char* data = leased->memory.get();
-  return {data, size, leased};
+  char* const data = memory.get();
+  return {data, size, std::move(memory)};
 }
 
 std::vector<Blob> SharedMemory::mapped_inputs(const Request& request) const {

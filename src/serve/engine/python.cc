@@ -52,7 +52,8 @@ class PythonBackend final : public Backend {
     if (dir.read(file, 64 << 20).find("auto_complete_config") == std::string::npos) return nullptr;
     const std::string python = python_of(read_config_map(config, "parameters"), dir, options_.executable);
     const std::string name = config.string("name");
-    WorkerProcess process(python, std::string(python_worker_source()), log_prints_of(name));
+    WorkerProcess process(python, std::string(python_worker_source()), options_.services->answers,
+                          log_prints_of(name));
     Json m = python_start_message("complete", dir.checked_path(file), dir.path(), false);
     m["config"] = config_to_json(config);
     process.send(m);

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "serve/core/batch_runner.h"
 #include "serve/engine/python_frames.h"
 #include "serve/engine/python_messages.h"
 #include "serve/engine/python_sources.h"
@@ -127,7 +128,7 @@ PythonInstance::~PythonInstance() {
 
 std::shared_ptr<WorkerProcess> PythonInstance::start() {
   auto process = std::make_shared<WorkerProcess>(model_->executable, std::string(python_worker_source()),
-                                                 log_prints_of(config_.name));
+                                                 model_->services->answers, log_prints_of(config_.name));
   Json m = python_start_message("serve", model_->file, model_->folder, config_.decoupled);
   m["outputs"] = Json::array();
   for (const TensorSpec& t : config_.outputs) m["outputs"].push_back(t.name);
@@ -188,16 +189,27 @@ void PythonInstance::begin(BatchRun& run, std::function<void()> done) {
   std::vector<Blob> blobs;
   const std::string head = execute_head(batch, run.requests, config_, flight.first_key, blobs);
   std::shared_ptr<WorkerProcess> process;
+  // Made before anything is handed over: from then on nothing may throw, the reader answers.
+  const uint64_t first = flight.first_key;
+  std::map<uint64_t, Pending> pending;
+  for (size_t i = 0; config_.decoupled && i < run.requests.size(); ++i)
+    pending.emplace(first + i, Pending{nullptr, run.responder});
+  std::map<uint64_t, Flight> flights;
+  flights.emplace(batch, std::move(flight));
   {
     std::lock_guard lock(mutex_);
-    process = process_;
-    for (size_t i = 0; config_.decoupled && i < run.requests.size(); ++i)
-      pending_[flight.first_key + i] = {std::move(run.requests[i]), run.responder};
     if (flights_.empty()) site_->hold(true);
-    flights_.emplace(batch, std::move(flight));
+    process = process_;
+    for (auto& [key, p] : pending) p.request = std::move(run.requests[key - first]);
+    pending_.merge(pending);
+    flights_.merge(flights);
   }
   // Without one, or with one that ends now, the reader sends what has not begun to the next.
-  if (process) process->send(Frame::Kind::execute, head, blobs);
+  try {
+    if (process) process->send(Frame::Kind::execute, head, blobs);
+  } catch (...) {  // no memory: the frame may have left in part
+    process->kill();
+  }
 }
 
 // The thread of the reader: hears out the process, and those that take its place while there is work for
@@ -289,6 +301,8 @@ void PythonInstance::send_left(const std::shared_ptr<WorkerProcess>& process) {
   for (uint64_t last = 0;;) {
     std::vector<Blob> blobs;
     std::string head;
+    std::optional<Flight> failed;
+    std::optional<Error> error;
     {
       std::lock_guard lock(mutex_);
       const auto it = flights_.upper_bound(last);
@@ -299,9 +313,25 @@ void PythonInstance::send_left(const std::shared_ptr<WorkerProcess>& process) {
         return;
       }
       last = it->first;
-      head = execute_head(last, it->second.run->requests, config_, it->second.first_key, blobs);
+      try {
+        head = execute_head(last, it->second.run->requests, config_, it->second.first_key, blobs);
+      } catch (...) {
+        error = error_from_current_exception(config_.name);
+        failed = std::move(it->second);
+        flights_.erase(it);
+        if (flights_.empty()) site_->hold(false);
+      }
     }
-    process->send(Frame::Kind::execute, head, blobs);
+    if (failed) {
+      failed->run->fail(*error);
+      failed->done();
+      continue;
+    }
+    try {
+      process->send(Frame::Kind::execute, head, blobs);
+    } catch (...) {  // the frame may have left in part
+      process->kill();
+    }
   }
 }
 
@@ -433,7 +463,14 @@ void PythonInstance::respond(const Json& m, const Frame& f) {
   const uint64_t key = m.at("key").get<uint64_t>();
   const bool final = m.at("final").get<bool>();
   std::optional<Response> response;
-  if (!m.at("response").is_null()) response = read_response(m["response"], f, config_);
+  if (!m.at("response").is_null()) {
+    if (f.dropped) {
+      response.emplace().error = Error(ErrorCode::busy, "the server holds as many bytes of answers as it may",
+                                       config_.name, "retry later");
+    } else {
+      response = read_response(m["response"], f, config_);
+    }
+  }
   // Only this thread removes requests while the process lives, so the request stays valid outside the lock.
   Pending pending{nullptr, nullptr};
   Request* request = nullptr;

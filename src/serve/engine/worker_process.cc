@@ -25,7 +25,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kMaxHead = 256 << 20;
-constexpr size_t kMaxData = size_t{16} << 30;
+constexpr size_t kMaxData = size_t{1} << 40;
 constexpr size_t kMaxLine = 8192;
 
 // Before every frame; the head is padded to 16 bytes, so that data lies as aligned in memory as its frame
@@ -42,17 +42,6 @@ void check(const FrameSizes& sizes) {
       sizes.kind > static_cast<uint32_t>(Frame::Kind::wake))
     fail(ErrorCode::limit,
          cat("the model's process sends ", sizes.head, " + ", sizes.data, " bytes of kind ", sizes.kind));
-}
-
-// Memory for a frame, which `frame` then describes.
-char* make_room(Frame& frame, const FrameSizes& sizes) {
-  const size_t head = sizes.padded_head();
-  frame.kind = static_cast<Frame::Kind>(sizes.kind);
-  frame.memory = allocate_bytes(head + sizes.data);
-  frame.head = {frame.memory.get(), sizes.head};
-  frame.data = frame.memory.get() + head;
-  frame.size = sizes.data;
-  return frame.memory.get();
 }
 
 // Reads the program from the socket and runs it.
@@ -92,6 +81,8 @@ bool write_vectors(int fd, std::vector<iovec> parts) {
 }  // namespace
 
 Blob Frame::blob(size_t offset, size_t length) const {
+  if (dropped)
+    fail(ErrorCode::busy, "the server holds as many bytes of answers as it may", "", "retry later");
   if (offset > size || length > size - offset)
     fail(ErrorCode::bad_format, "the model's process describes a tensor outside the data it sent");
   return {data + offset, length, memory};
@@ -103,8 +94,9 @@ Json Frame::json() const {
   return j;
 }
 
-WorkerProcess::WorkerProcess(const std::string& python, const std::string& source, Printed printed)
-    : printed_(std::move(printed)) {
+WorkerProcess::WorkerProcess(const std::string& python, const std::string& source, MemoryGate& gate,
+                             Printed printed)
+    : gate_(gate), printed_(std::move(printed)) {
   int pair[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
     fail_errno(errno, "make a connection to", python);
@@ -191,6 +183,22 @@ bool WorkerProcess::read_all(char* to, size_t n) const {
   return true;
 }
 
+// Memory for a frame of that many bytes, which `frame` then describes. False if there is none for its data; a
+// frame whose head does not fit either cannot be answered for.
+bool WorkerProcess::make_room(Frame& frame, uint32_t kind, size_t head, size_t data) const {
+  const size_t padded = (head + size_t{15}) & ~size_t{15};
+  frame.kind = static_cast<Frame::Kind>(kind);
+  frame.memory = allocate_leased(gate_, padded + data);
+  frame.dropped = !frame.memory;
+  if (frame.dropped) frame.memory = allocate_leased(gate_, padded);
+  if (!frame.memory)
+    fail(ErrorCode::limit, cat("the server has no room for ", head, " bytes that the model's process sends"));
+  frame.head = {frame.memory.get(), head};
+  frame.data = frame.memory.get() + padded;
+  frame.size = frame.dropped ? 0 : data;
+  return !frame.dropped;
+}
+
 bool WorkerProcess::from_ring(Frame& frame) {
   FrameSizes sizes;
   const size_t there = ring_.peek(&sizes, sizeof sizes);
@@ -200,7 +208,9 @@ bool WorkerProcess::from_ring(Frame& frame) {
   if (rest > there - sizeof sizes)
     fail(ErrorCode::bad_format, "the model's process has damaged the memory it answers in");
   ring_.skip(sizeof sizes);
-  ring_.read(make_room(frame, sizes), rest);
+  const bool whole = make_room(frame, sizes.kind, sizes.head, sizes.data);
+  ring_.read(frame.memory.get(), whole ? rest : sizes.padded_head());
+  if (!whole) ring_.skip(sizes.data);
   return true;
 }
 
@@ -208,7 +218,16 @@ bool WorkerProcess::from_socket(Frame& frame) {
   FrameSizes sizes;
   if (!read_all(reinterpret_cast<char*>(&sizes), sizeof sizes)) return false;
   check(sizes);
-  return read_all(make_room(frame, sizes), sizes.padded_head() + sizes.data);
+  if (make_room(frame, sizes.kind, sizes.head, sizes.data))
+    return read_all(frame.memory.get(), sizes.padded_head() + sizes.data);
+  if (!read_all(frame.memory.get(), sizes.padded_head())) return false;
+  std::vector<char> scratch(64 << 10);
+  for (uint64_t left = sizes.data; left > 0;) {
+    const size_t n = std::min<uint64_t>(left, scratch.size());
+    if (!read_all(scratch.data(), n)) return false;
+    left -= n;
+  }
+  return true;
 }
 
 bool WorkerProcess::receive(Frame& frame, int timeout_ms) {

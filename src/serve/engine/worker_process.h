@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "serve/core/blob.h"
+#include "serve/core/memory_gate.h"
 #include "serve/engine/worker_ring.h"
 
 namespace pelton::serve {
@@ -27,8 +27,9 @@ struct Frame {
   std::shared_ptr<char> memory;  // head and data
   std::string_view head;
   const char* data = nullptr;
-  size_t size = 0;  // of the data
-  // bad_format if the range lies outside the data.
+  size_t size = 0;       // of the data
+  bool dropped = false;  // there was no room for the data, which is not there
+  // bad_format if the range lies outside the data, busy if that was dropped.
   Blob blob(size_t offset, size_t length) const;
   nlohmann::json json() const;  // bad_format if the head is no JSON object
 };
@@ -37,8 +38,9 @@ class WorkerProcess {
  public:
   using Printed = std::function<void(std::string_view line)>;
 
-  // Starts `python` with `source` as its program. io error if it cannot be started.
-  WorkerProcess(const std::string& python, const std::string& source, Printed printed);
+  // Starts `python` with `source` as its program. io error if it cannot be started. What it sends is held at
+  // the expense of `gate`.
+  WorkerProcess(const std::string& python, const std::string& source, MemoryGate& gate, Printed printed);
   ~WorkerProcess();  // ends it at once if it still runs
 
   // Any thread. False if the process has ended. Data is padded to 64 bytes after each blob.
@@ -56,8 +58,10 @@ class WorkerProcess {
   bool from_ring(Frame& frame);
   bool from_socket(Frame& frame);
   bool read_all(char* to, size_t n) const;
+  bool make_room(Frame& frame, uint32_t kind, size_t head, size_t data) const;
   void read_printed(bool last);
 
+  MemoryGate& gate_;
   WorkerRing ring_;
   Fd socket_, prints_;
   pid_t pid_ = -1;

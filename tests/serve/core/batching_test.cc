@@ -129,6 +129,28 @@ TEST_CASE("padding keeps every element in its place in more than one dimension")
   CHECK(ints(t) == std::vector<int32_t>{1, 2, 0, 3, 4, 0, 5, 6, 7, 0, 0, 0});
 }
 
+TEST_CASE("requests whose shapes would need much memory together run apart") {
+  SeenTensors seen;
+  TestServer s;
+  s.backends.add("whole", std::make_shared<WholeBackend>(seen));
+  std::string config = ragged("parameters { key: \"pad.INPUT0\" value { string_value: \"0\" } }");
+  for (size_t at = 0; (at = config.find("dims: -1", at)) != config.npos; ++at)
+    config.replace(at, 8, "dims: [-1, -1]");
+  s.folder.model("m", config);
+  REQUIRE(s.start().empty());
+  constexpr int64_t kLong = 16384;  // joined: 3 x 16384 x 16384
+  Answers a;
+  s.core->infer(a.request("m", int_tensor(std::vector<int32_t>(kLong, 1), {1, kLong, 1}), "tall"));
+  s.core->infer(a.request("m", int_tensor(std::vector<int32_t>(kLong, 2), {1, 1, kLong}), "wide"));
+  s.core->infer(a.request("m", int_tensor({3}, {1, 1, 1}), "small"));
+  for (const Response& r : a.wait()) {
+    REQUIRE_MESSAGE(!r.error, r.error->what());
+    const int32_t value = r.id == "tall" ? 1 : r.id == "wide" ? 2 : 3;
+    CHECK(ints(r.outputs.at(0)) == std::vector<int32_t>(r.id == "small" ? 1 : kLong, value));
+  }
+  CHECK(seen.runs.size() == 3);
+}
+
 TEST_CASE("the response cache answers what it has seen, within its bytes, and forgets on a reload") {
   std::atomic<int> runs{0};
   TestServer s([&](BatchRun& run) {

@@ -38,7 +38,13 @@ class LineInstance final : public Instance {
     done.pass();
   }
   void begin(BatchRun& run, std::function<void()> done) override {
-    if (ints(run.requests[0]->inputs[0])[0] == -1) fail(ErrorCode::internal, "nothing begins with -1");
+    const int32_t first = ints(run.requests[0]->inputs[0])[0];
+    if (first == -1) fail(ErrorCode::internal, "nothing begins with -1");
+    if (first == -2) {  // answers, then fails
+      echo(run);
+      done();
+      fail(ErrorCode::internal, "too late to fail");
+    }
     std::lock_guard lock(mutex_);
     const int now = ++running_;
     for (int most = shared_.most; now > most && !shared_.most.compare_exchange_weak(most, now);) {
@@ -142,6 +148,20 @@ TEST_CASE("a deep instance gets as much at once as it takes, in order, and error
     last = i;
   }
   CHECK(server.line.most == 4);
+}
+
+TEST_CASE("an engine that fails after it has answered answers nobody twice") {
+  LineServer s;
+  s.line.depth = 4;
+  s.folder.model("m", io("", "1", "line"));
+  REQUIRE(s.start().empty());
+  Answers a;
+  for (int i = 0; i < 20; ++i) s.core->infer(a.request("m", int_tensor({i % 2 ? -2 : i}, {1})));
+  const auto answers = a.wait();
+  CHECK(answers.size() == 20);
+  for (const Response& r : answers) CHECK_FALSE(r.error);
+  s.core->stop();  // waits for what it counts as running
+  CHECK(a.finals() == 20);
 }
 
 TEST_CASE("an idle instance comes before a second request for a busy one") {
