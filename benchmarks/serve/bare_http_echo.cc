@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The floor under the server's HTTP front end: the same library, one thread, no protocol. Reads a request and
 // answers with bytes of its own size: what an identity model returns, without looking at any of it.
-//   bare_echo PORT
+//   bare_http_echo PORT
 #include <algorithm>
 #include <utility>
 

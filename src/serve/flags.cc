@@ -2,6 +2,7 @@
 #include "serve/flags.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 
 #include "base/error.h"
@@ -43,10 +44,6 @@ constexpr Refused kRefused[] = {
     {"--trace-count", "use --trace-config count=N"},
     {"--trace-log-frequency", "use --trace-config triton,log-frequency=N"},
     {"--strict-model-config", "use --disable-auto-complete-config"},
-    {"--grpc-infer-response-compression-level", "answers of gRPC are not compressed"},
-    {"--grpc-max-connection-age", "let the balancer in front end connections"},
-    {"--grpc-max-connection-age-grace", "let the balancer in front end connections"},
-    {"--log-format", "times are ISO 8601 in --log-file"},
 };
 // Sizes and switches of machinery that Pelton does not have: they cannot change an answer.
 constexpr const char* kWithoutEffect[] = {
@@ -58,16 +55,68 @@ constexpr const char* kWithoutEffect[] = {
     "--enable-peer-access",
     "--metrics-interval-ms",
     "--grpc-infer-thread-count",
-    "--grpc-keepalive-time",
-    "--grpc-keepalive-timeout",
-    "--grpc-keepalive-permit-without-calls",
-    "--grpc-http2-max-pings-without-data",
-    "--grpc-http2-min-recv-ping-interval-without-data",
-    "--grpc-http2-max-ping-strikes",
     "--grpc-infer-allocation-pool-size",
     "--grpc-max-response-pool-size",
-    "--id",
 };
+
+// Settings of gRPC's connections.
+struct ChannelFlag {
+  const char *flag, *argument, *help;
+};
+constexpr ChannelFlag kChannelFlags[] = {
+    {"--grpc-keepalive-time", "grpc.keepalive_time_ms", "Milliseconds of silence before a ping"},
+    {"--grpc-keepalive-timeout", "grpc.keepalive_timeout_ms", "Milliseconds that a ping's answer may take"},
+    {"--grpc-keepalive-permit-without-calls", "grpc.keepalive_permit_without_calls",
+     "1: ping without calls under way, too"},
+    {"--grpc-http2-max-pings-without-data", "grpc.http2.max_pings_without_data",
+     "Pings in a row without data; 0: any number"},
+    {"--grpc-http2-min-recv-ping-interval-without-data", "grpc.http2.min_ping_interval_without_data_ms",
+     "Milliseconds between pings of a client without data, else they are bad"},
+    {"--grpc-http2-max-ping-strikes", "grpc.http2.max_ping_strikes", "Bad pings until a client is cut off"},
+    {"--grpc-max-connection-age", "grpc.max_connection_age_ms", "Milliseconds a connection may last"},
+    {"--grpc-max-connection-age-grace", "grpc.max_connection_age_grace_ms",
+     "Milliseconds for its calls after that"},
+};
+
+void add_grpc(CLI::App& app, GrpcTuning& tuning) {
+  for (const ChannelFlag& f : kChannelFlags)
+    app.add_option_function<int>(
+           f.flag, [&tuning, f](int v) { tuning.arguments[f.argument] = v; }, f.help)
+        ->check(CLI::NonNegativeNumber)
+        ->transform(CLI::Transformer({{"true", "1"}, {"false", "0"}}));
+  app.add_option_function<std::string>(
+      "--grpc-infer-response-compression-level",
+      [&tuning](const std::string& v) {
+        constexpr std::string_view kLevels[] = {"none", "low", "medium", "high"};
+        const auto at = std::find(std::begin(kLevels), std::end(kLevels), v);
+        if (at == std::end(kLevels))
+          refuse(cat("--grpc-infer-response-compression-level is none, low, medium or high, not '", v, "'"));
+        tuning.compression = static_cast<int>(at - std::begin(kLevels));
+      },
+      "none, low, medium or high: compression of answers");
+}
+
+void add_logging(CLI::App& app, ServeOptions& o) {
+  app.add_option("--log-file", o.core.log_file, "Log to this file instead of standard error");
+  auto add = [&](const char* flag, bool& on, const char* help) {
+    app.add_option_function<bool>(
+        flag, [&o, &on](bool v) { on = v, o.log_chosen = true; }, help);
+  };
+  add("--log-info", o.core.log.info, "Log each model that is loaded or unloaded");
+  add("--log-warning", o.core.log.warning, "Log warnings; on unless told otherwise");
+  add("--log-error", o.core.log.error, "Log errors; on unless told otherwise");
+  app.add_option_function<unsigned>(
+      "--log-verbose", [&o](unsigned v) { o.core.log.verbose = v, o.log_chosen = true; },
+      "Above 0: log details");
+  app.add_option_function<std::string>(
+         "--log-format",
+         [](const std::string& v) {
+           if (v != "ISO8601")
+             refuse(cat("--log-format is ISO8601, not '", v, "': there is no other format"));
+         },
+         "ISO8601: the format of times in --log-file")
+      ->group("");
+}
 
 ControlMode control_mode(const std::string& text) {
   if (text == "none") return ControlMode::none;
@@ -130,13 +179,13 @@ void add_services(CLI::App& app, CoreOptions& o) {
         for (const std::string& v : list) {
           const size_t colon = v.find(':');
           if (colon == v.npos || colon == 0)
-            refuse(cat("--rate-limit-resource is NAME:COUNT[:DEVICE], not '", v, "'"));
-          const size_t end = v.find(':', colon + 1);
-          o.rate_resources[v.substr(0, colon)] = parse_bytes(
-              v.substr(colon + 1, end == v.npos ? v.npos : end - colon - 1), "--rate-limit-resource");
+            refuse(cat("--rate-limit-resource is NAME:COUNT, not '", v, "'"));
+          if (v.find(':', colon + 1) != v.npos)
+            refuse(cat("--rate-limit-resource '", v, "' names a device: resources are those of the server"));
+          o.rate_resources[v.substr(0, colon)] = parse_bytes(v.substr(colon + 1), "--rate-limit-resource");
         }
       },
-      "NAME:COUNT[:DEVICE] of a resource that instances share");
+      "NAME:COUNT of a resource that instances share");
 }
 
 // KEY=VALUE of the metrics.
@@ -300,7 +349,9 @@ void add_serve_flags(CLI::App& app, ServeOptions& o) {
       "[MODE,]KEY=VALUE of request traces: level, rate, count, mode; triton: file, log-frequency; "
       "opentelemetry: url, "
       "resource");
-  app.add_option("--log-file", o.core.log_file, "Log to this file instead of standard error");
+  add_logging(app, o);
+  add_grpc(app, o.grpc_tuning);
+  app.add_option("--id", o.core.server_name, "Name of this server in its metadata")->capture_default_str();
   add_security(app, "http", o.http);
   add_security(app, "grpc", o.grpc);
   app.add_option("--http-max-input-size", o.max_body_bytes,
@@ -317,22 +368,6 @@ void add_serve_flags(CLI::App& app, ServeOptions& o) {
   app.add_option("--max-queue-size", r.limits.queue, "Waiting requests of one model")->capture_default_str();
   app.add_option("--max-inflight-bytes", o.core.inflight_bytes, "Request bytes held at one time")
       ->capture_default_str();
-  app.add_option_function<int>(
-      "--log-verbose",
-      [&o](int v) {
-        if (v > 0) o.log_level = LogLevel::debug;
-      },
-      "Above 0: log details");
-  app.add_option_function<bool>(
-      "--log-info",
-      [&o](bool v) {
-        if (v && !o.log_level) o.log_level = LogLevel::info;
-      },
-      "Log each model that is loaded or unloaded");
-  app.add_option_function<bool>(
-      "--log-warning", [](bool) {}, "Accepted; warnings are on by default");
-  app.add_option_function<bool>(
-      "--log-error", [](bool) {}, "Accepted; errors are on by default");
   for (const Refused& f : kRefused)
     app.add_option_function<std::string>(
            f.flag, [f](const std::string&) { refuse(cat("flag ", f.flag, " is not supported: ", f.fix)); })

@@ -3,11 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "base/log.h"
 #include "serve/core/access.h"
 #include "serve/core/core.h"
 
@@ -24,6 +24,12 @@ struct PortOptions {
   HeaderPattern forward;
 };
 
+// Of connections over gRPC.
+struct GrpcTuning {
+  std::map<std::string, int> arguments;  // by the library's published names of channel arguments
+  int compression = 0;                   // of answers: 0 none to 3 high
+};
+
 struct ServeOptions {
   CoreOptions core;
   PortOptions http{.port = 8000}, grpc{.port = 8001}, metrics{.port = 8002};
@@ -38,8 +44,9 @@ struct ServeOptions {
   std::vector<std::pair<std::string, std::string>> engines;   // backend name, shared library
   std::string trace_url = "http://localhost:4318/v1/traces";  // collector of mode opentelemetry
   std::map<std::string, std::string> trace_resource;
-  std::optional<LogLevel> log_level;  // of the flags --log-info and --log-verbose
-  double exit_timeout_s = 30;         // how long SIGTERM waits for requests under way
+  bool log_chosen = false;  // core.log holds over the level of the process
+  GrpcTuning grpc_tuning;
+  double exit_timeout_s = 30;  // how long SIGTERM waits for requests under way
 };
 
 // Runs until SIGINT or SIGTERM, then drains. Prints the ready line with the addresses on standard output (one

@@ -84,6 +84,8 @@ FrontEnds open_ports(const ServeOptions& o, Core& core) {
       g.tls = o.grpc.tls;
       g.access = o.grpc.access;
       g.forward = o.grpc.forward;
+      g.arguments = o.grpc_tuning.arguments;
+      g.compression = o.grpc_tuning.compression;
       f.grpc = make_grpc_server(core, g);
     }
   }
@@ -111,7 +113,7 @@ int run_server(const ServeOptions& options, const BackendTable& backends, bool j
   // freed.
   ::mallopt(M_MMAP_THRESHOLD, 4 << 20);
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of its write, not the end
-  if (options.log_level) set_log_level(*options.log_level);
+  if (options.log_chosen) set_log_level(options.core.log.level());
   start_log_writer(options.core.log_file);
   struct LastLines {
     ~LastLines() { stop_log_writer(); }

@@ -480,6 +480,29 @@ def test_answers_of_processes_are_bounded(serve):
         assert server.infer("growing", [n], "INT32")[1]["outputs"][0]["data"] == [pid] * n
 
 
+NAMED = '''
+import os
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.name = args["model_instance_name"]
+
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT0", np.array([self.name.encode()], object))]) for r in requests]
+'''
+
+
+def test_instances_carry_the_name_of_their_group(serve):
+    io = INT_IO.replace('"OUTPUT0" data_type: TYPE_INT32', '"OUTPUT0" data_type: TYPE_STRING')
+    add_model(serve.repository, "plain", io, files={"1/model.py": NAMED})
+    add_model(serve.repository, "named", io + 'instance_group { name: "left" kind: KIND_CPU count: 1 }', files={"1/model.py": NAMED})
+    server = start(serve)
+    assert server.infer("plain", [1], "INT32")[1]["outputs"][0]["data"] == ["plain_0"]
+    assert server.infer("named", [1], "INT32")[1]["outputs"][0]["data"] == ["left_0"]
+
+
 NOISY = '''
 import os
 import sys

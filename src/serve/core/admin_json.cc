@@ -153,12 +153,11 @@ std::string Core::log_settings_json(std::string_view changes) {
   if (!changes.empty()) {
     Json j = Json::parse(changes, nullptr, false);
     if (!j.is_object()) fail(ErrorCode::bad_format, "log settings are not a JSON object");
-    bool info = log_info_, warning = log_warning_, error = log_error_;
-    unsigned verbose = log_verbose_;
+    LogSwitches wanted = log_;
     for (const auto& [key, value] : j.items()) {
-      bool* flag = key == "log_info"      ? &info
-                   : key == "log_warning" ? &warning
-                   : key == "log_error"   ? &error
+      bool* flag = key == "log_info"      ? &wanted.info
+                   : key == "log_warning" ? &wanted.warning
+                   : key == "log_error"   ? &wanted.error
                                           : nullptr;
       if (flag) {
         if (!value.is_boolean())
@@ -167,32 +166,28 @@ std::string Core::log_settings_json(std::string_view changes) {
       } else if (key == "log_verbose_level") {
         if (!value.is_number_unsigned() || value.get<uint64_t>() > 1000)
           fail(ErrorCode::bad_format, "log setting 'log_verbose_level' expects an integer from 0 to 1000");
-        verbose = value.get<unsigned>();
+        wanted.verbose = value.get<unsigned>();
       } else if (key == "log_file") {
         fail(ErrorCode::usage, "log setting 'log_file' cannot be changed over the network", "",
              "redirect standard error when the server starts");
       } else if (key == "log_format") {
         if (value != "default" && value != "ISO8601")
           fail(ErrorCode::bad_format, "log setting 'log_format' expects default or ISO8601");
-        if (value != "default")
-          fail(ErrorCode::usage, "log setting 'log_format' has one value here, default");
+        if (value != "ISO8601")
+          fail(ErrorCode::usage, "log setting 'log_format' has one value here, ISO8601");
       } else {
         fail(ErrorCode::bad_format, cat("unknown log setting '", key, "'"));
       }
     }
-    log_info_ = info, log_warning_ = warning, log_error_ = error, log_verbose_ = verbose;
-    set_log_level(verbose > 0 ? LogLevel::debug
-                  : info      ? LogLevel::info
-                  : warning   ? LogLevel::warn
-                  : error     ? LogLevel::error
-                              : LogLevel::off);
+    log_ = wanted;
+    set_log_level(log_.level());
   }
   return dump(Json{{"log_file", options_.log_file},
-                   {"log_info", log_info_},
-                   {"log_warning", log_warning_},
-                   {"log_error", log_error_},
-                   {"log_verbose_level", log_verbose_},
-                   {"log_format", "default"}});
+                   {"log_info", log_.info},
+                   {"log_warning", log_.warning},
+                   {"log_error", log_.error},
+                   {"log_verbose_level", log_.verbose},
+                   {"log_format", "ISO8601"}});
 }
 
 std::string Core::trace_settings_json(std::string_view model, std::string_view changes) const {

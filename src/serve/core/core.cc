@@ -19,6 +19,13 @@ CoreOptions with_services(CoreOptions o) {
 
 }  // namespace
 
+LogLevel LogSwitches::level() const {
+  if (verbose > 0) return LogLevel::debug;
+  if (info) return LogLevel::info;
+  if (warning) return LogLevel::warn;
+  return error ? LogLevel::error : LogLevel::off;
+}
+
 Core::Core(CoreOptions options, const BackendTable& backends)
     : options_(with_services(std::move(options))),
       stats_(!options_.metrics.quantiles.empty()),
@@ -26,7 +33,8 @@ Core::Core(CoreOptions options, const BackendTable& backends)
       shared_memory_(options_.allow_client_shm, gate_, options_.open_gpu_region),
       admin_(4, 1024),
       model_calls_(256),
-      repository_(std::make_unique<Repository>(options_.repository, backends, stats_)) {}
+      repository_(std::make_unique<Repository>(options_.repository, backends, stats_)),
+      log_(options_.log) {}
 
 Core::~Core() {
   stop();

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/log.h"
 #include "serve/core/executor.h"
 #include "serve/core/gpu_region.h"
 #include "serve/core/load_meter.h"
@@ -19,6 +20,13 @@
 #include "serve/core/shared_memory.h"
 
 namespace pelton::serve {
+
+// Which messages are logged.
+struct LogSwitches {
+  bool info = false, warning = true, error = true;
+  unsigned verbose = 0;  // above 0: everything
+  LogLevel level() const;
+};
 
 struct CoreOptions {
   std::string server_name = "pelton", server_version;
@@ -32,8 +40,9 @@ struct CoreOptions {
   bool rate_limits = false;
   std::map<std::string, uint64_t> rate_resources;
   TraceSettings trace;
-  Tracer::SpanSink span_sink;                // for mode opentelemetry
-  std::string log_file;                      // shown in the log settings
+  Tracer::SpanSink span_sink;  // for mode opentelemetry
+  std::string log_file;        // shown in the log settings
+  LogSwitches log;
   std::shared_ptr<ServerServices> services;  // opened for engines while the server runs; may be null
 };
 
@@ -88,8 +97,7 @@ class Core {
   std::unique_ptr<Repository> repository_;
   std::atomic<bool> draining_{false};
   std::mutex log_mutex_;
-  bool log_info_ = true, log_warning_ = true, log_error_ = true;
-  unsigned log_verbose_ = 0;
+  LogSwitches log_;
 };
 
 // Extensions named in the server's metadata: exactly those that are built.

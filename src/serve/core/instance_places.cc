@@ -38,7 +38,7 @@ void place_instances(ModelConfig& c, const std::vector<int>& gpus) {
            cat("instance_group asks for a GPU, but backend '", c.backend, "' has none to use"), c.name,
            "set kind: KIND_CPU or KIND_AUTO");
     for (size_t k = 0; k < std::max<size_t>(1, on.size()); ++k) {
-      places.push_back({on.empty() ? Kind::cpu : Kind::gpu, on.empty() ? -1 : on[k]});
+      places.push_back({on.empty() ? Kind::cpu : Kind::gpu, on.empty() ? -1 : on[k], p.group});
       if (!c.rate_needs.empty()) needs.push_back(c.rate_needs[i]);
     }
   }

@@ -28,10 +28,11 @@ constexpr Refused kRefused[] = {
     {"instance_group.passive", "remove the group"},
     {"optimization.execution_accelerators", "the plan already holds the fastest kernels found"},
     {"cc_model_filenames", "use default_model_filename"},
+    {"runtime", "remove the field: 'backend' says which engine runs the model"},
+    {"instance_group.host_policy", "bind the process with taskset or a cpuset"},
 };
 // Accepted without effect: hints about buffers and devices that this server chooses by itself.
 constexpr const char* kHints[] = {
-    "runtime",
     "optimization.graph",
     "optimization.priority",
     "optimization.cuda",
@@ -39,12 +40,8 @@ constexpr const char* kHints[] = {
     "optimization.output_pinned_memory",
     "optimization.gather_kernel_buffer_threshold",
     "optimization.eager_batching",
-    "instance_group.name",
-    "instance_group.host_policy",
-    "input.format",
     "sequence_batching.state.use_same_buffer_for_input_output",
     "sequence_batching.state.use_growable_memory",
-    "sequence_batching.oldest.preserve_ordering",
 };
 
 bool is_default(const Item& i) {
@@ -96,6 +93,9 @@ TensorSpec read_tensor(const Node& n, bool is_input) {
            cat(what, " reshapes ", t.dims, " to ", *t.reshape, ": both need the same number of -1"));
   }
   if (is_input) {
+    const std::string format = n.enum_name("format");
+    if ((format == "FORMAT_NHWC" || format == "FORMAT_NCHW") && t.dims.size() != 3)
+      fail(ErrorCode::bad_shape, cat(what, " of format ", format, " has ", t.dims.size(), " dims, not 3"));
     t.optional = n.boolean("optional");
     t.ragged = n.boolean("allow_ragged_batch");
   } else {
@@ -222,6 +222,7 @@ std::vector<InstancePlace> read_places(const Node& tree) {
     if (count < 1) fail(ErrorCode::bad_format, cat("instance_group.count ", count, " is not positive"));
     const std::string kind = g->enum_name("kind");
     InstancePlace p;
+    p.group = g->string("name");
     if (kind == "KIND_GPU") p.kind = Kind::gpu;
     if (kind == "KIND_CPU") p.kind = Kind::cpu;
     if (kind == "KIND_MODEL") p.kind = Kind::model;
@@ -237,7 +238,7 @@ std::vector<InstancePlace> read_places(const Node& tree) {
                                  kMaxInstances, " are allowed"));
     for (int64_t i = 0; i < count; ++i) {
       if (gpus.empty()) places.push_back(p);
-      for (int64_t gpu : gpus) places.push_back({Kind::gpu, static_cast<int>(gpu)});
+      for (int64_t gpu : gpus) places.push_back({Kind::gpu, static_cast<int>(gpu), p.group});
     }
   }
   if (groups.empty()) places.push_back({});

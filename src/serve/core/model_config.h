@@ -70,6 +70,7 @@ struct SequenceConfig {
   double minimum_utilization = 0;  // direct
   uint32_t max_candidates = 0;     // oldest: sequences of one instance
   std::vector<int64_t> preferred;  // oldest, ascending
+  bool preserve_ordering = false;  // oldest
   // Iterative: a request runs again until this output holds a non-zero element, at most max_steps times.
   std::string done_output;
   uint32_t max_steps = 1024;
@@ -109,7 +110,8 @@ inline constexpr int kMaxInstances = 256;  // of one model
 // Where an instance runs.
 struct InstancePlace {
   enum class Kind : uint8_t { automatic, gpu, cpu, model } kind = Kind::automatic;
-  int gpu = -1;  // -1: not said, or the CPU
+  int gpu = -1;       // -1: not said, or the CPU
+  std::string group;  // name of its instance_group; empty: none was given
 };
 
 struct EnsembleStep {

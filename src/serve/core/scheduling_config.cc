@@ -28,6 +28,9 @@ ControlInput read_control(const Node& n) {
   const std::string kind = control.enum_name("kind");
   if (kind == "CONTROL_SEQUENCE_CORRID") {
     c.kind = ControlInput::Kind::correlation;
+    for (const char* flag : {"int32_false_true", "fp32_false_true", "bool_false_true"})
+      if (control.has(flag))
+        fail(ErrorCode::bad_format, cat("control_input '", c.name, "' of kind ", kind, " has no ", flag));
     c.dtype = dtype_of(control, cat("control_input '", c.name, "'"));
     constexpr DType kIds[] = {DType::u64, DType::i64, DType::u32, DType::i32, DType::string};
     if (std::find(std::begin(kIds), std::end(kIds), c.dtype) == std::end(kIds))
@@ -57,6 +60,8 @@ ControlInput read_control(const Node& n) {
                                     "' needs two values in one of int32_false_true, fp32_false_true and "
                                     "bool_false_true"));
   c.off = values[0], c.on = values[1];
+  if (const auto t = dtype_from_config(control.enum_name("data_type")); t && *t != c.dtype)
+    fail(ErrorCode::bad_type, cat("control_input '", c.name, "' has another data_type than its values"));
   return c;
 }
 
@@ -76,16 +81,15 @@ StateSpec read_state(const Node& n) {
   if (initial.size() > 1)
     fail(ErrorCode::bad_format, cat("state '", s.input, "' has ", initial.size(), " initial states"));
   for (const Node* i : initial) {
-    if (dtype_of(*i, cat("the initial state of '", s.input, "'")) != s.dtype)
-      fail(ErrorCode::bad_type, cat("the initial state of '", s.input, "' has another type than the state"));
+    const std::string what = cat("the initial state '", i->string("name"), "' of '", s.input, "'");
+    if (dtype_of(*i, what) != s.dtype)
+      fail(ErrorCode::bad_type, cat(what, " has another type than the state"));
     s.initial_dims = i->integers("dims");
     s.data_file = i->string("data_file");
     bool fits = s.initial_dims.size() == s.dims.size();
     for (size_t k = 0; fits && k < s.dims.size(); ++k)
       fits = s.initial_dims[k] >= 0 && (s.dims[k] == -1 || s.dims[k] == s.initial_dims[k]);
-    if (!fits)
-      fail(ErrorCode::bad_shape,
-           cat("the initial state of '", s.input, "' has shape ", s.initial_dims, ", the state ", s.dims));
+    if (!fits) fail(ErrorCode::bad_shape, cat(what, " has shape ", s.initial_dims, ", the state ", s.dims));
   }
   return s;
 }
@@ -162,6 +166,7 @@ SequenceConfig read_sequence_config(const Node& n, const std::map<std::string, s
         fail(ErrorCode::bad_format,
              cat("preferred_batch_size ", p, " is outside 1 to max_batch_size ", max_batch));
     s.max_delay_us = static_cast<uint64_t>(o->integer("max_queue_delay_microseconds"));
+    s.preserve_ordering = o->boolean("preserve_ordering");
   }
   if (auto p = parameters.find("iterative_done_output"); p != parameters.end()) s.done_output = p->second;
   if (auto p = parameters.find("iterative_max_steps"); p != parameters.end())

@@ -55,6 +55,11 @@ SequenceScheduler::SequenceScheduler(const ModelConfig& config, const ModelDir& 
                                      " bytes, the state '", s.input, "' needs ", byte_size(s.dtype, *count)));
     initial_[s.input] = std::move(t);
   }
+  if (sequence_.preserve_ordering && config.instances > 1)
+    fail(ErrorCode::unsupported_op,
+         cat("field 'sequence_batching.oldest.preserve_ordering' is not supported with ", config.instances,
+             " instances"),
+         config.name, "use one instance, which answers in order");
   for (int i = 0; i < config.instances; ++i) instances_.push_back(engine_->make_instance(i));
   places_.assign(instances_.size(), std::vector<SequencePtr>(slots_));
   has_thread_.assign(instances_.size(), 0);

@@ -69,6 +69,16 @@ void metric_from_model(ServerServices& services, const std::string& model, const
   }
 }
 
+// Instances count within their group.
+std::string instance_name(const ModelConfig& config, int index) {
+  const std::string& group = config.places[static_cast<size_t>(index)].group;
+  if (group.empty()) return cat(config.name, "_", index);
+  const auto end = config.places.begin() + index;
+  return cat(group, "_", std::count_if(config.places.begin(), end, [&](const InstancePlace& p) {
+               return p.group == group;
+             }));
+}
+
 }  // namespace
 
 Json python_start_message(const char* task, const std::string& file, const std::string& folder,
@@ -136,7 +146,7 @@ std::shared_ptr<WorkerProcess> PythonInstance::start() {
   const bool gpu = place.kind == InstancePlace::Kind::gpu;
   m["args"] = {{"model_config", config_to_json(*config_.tree)},
                {"model_instance_kind", gpu ? "GPU" : "CPU"},
-               {"model_instance_name", cat(config_.name, "_", index_)},
+               {"model_instance_name", instance_name(config_, index_)},
                {"model_instance_device_id", cat(std::max(0, place.gpu))},
                {"model_repository", model_->folder},
                {"model_version", cat(std::max<int64_t>(1, model_->version))},

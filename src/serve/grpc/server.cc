@@ -259,7 +259,7 @@ class Service final : public pb::GRPCInferenceService::CallbackService {
       settings["log_verbose_level"].set_uint32_param(
           at == now.npos ? 0u : static_cast<uint32_t>(std::strtoul(now.c_str() + at + 20, nullptr, 10)));
       settings["log_file"].set_string_param(nlohmann::json::parse(now).at("log_file").get<std::string>());
-      settings["log_format"].set_string_param("default");
+      settings["log_format"].set_string_param("ISO8601");
     });
   }
 
@@ -383,6 +383,8 @@ class Server final : public GrpcServer {
     builder.RegisterService(&service_);
     builder.SetMaxReceiveMessageSize(static_cast<int>(o.max_message_bytes));
     builder.SetMaxSendMessageSize(-1);
+    for (const auto& [name, value] : o.arguments) builder.AddChannelArgument(name, value);
+    if (o.compression) builder.SetDefaultCompressionLevel(static_cast<grpc_compression_level>(o.compression));
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, o.reuse_port ? 1 : 0);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 1024);
     server_ = builder.BuildAndStart();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -17,8 +18,10 @@ struct GrpcOptions {
   bool reuse_port = false;
   size_t max_message_bytes = 64 << 20;
   TlsOptions tls;
-  AccessRules access;     // keys travel as metadata "triton-grpc-protocol-HEADER"
-  HeaderPattern forward;  // metadata that becomes parameters of inference requests
+  AccessRules access;                    // keys travel as metadata "triton-grpc-protocol-HEADER"
+  std::map<std::string, int> arguments;  // channel arguments by their published names
+  int compression = 0;                   // of answers: 0 none to 3 high
+  HeaderPattern forward;                 // metadata that becomes parameters of inference requests
 };
 
 class GrpcServer {

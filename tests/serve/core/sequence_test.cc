@@ -76,6 +76,29 @@ TEST_CASE("a sequence keeps its state from START to END") {
   }
 }
 
+TEST_CASE("the initial state comes from its file, and a preferred size goes without waiting for more") {
+  std::atomic<size_t> largest{0};
+  TestServer s([&](BatchRun& run) {
+    largest = std::max(largest.load(), run.requests.size());
+    accumulate(run);
+  });
+  const std::string state =
+      "state { input_name: \"IN_STATE\" output_name: \"OUT_STATE\" data_type: TYPE_INT32 dims: 1 "
+      "initial_state { "
+      "name: \"seven\" data_type: TYPE_INT32 dims: 1 data_file: \"seven\" } } ";
+  s.folder.model("m", sequence_io("oldest { max_candidate_sequences: 8 preferred_batch_size: 2 "
+                                  "max_queue_delay_microseconds: 3600000000 } " +
+                                      state,
+                                  8));
+  s.folder.write("m/initial_state/seven", std::string("\7\0\0\0", 4));
+  REQUIRE(s.start().empty());
+  Answers a;  // alone, either would wait for an hour
+  s.core->infer(part(a, 1, 1, true));
+  s.core->infer(part(a, 2, 2, true));
+  for (const Response& r : a.wait()) CHECK(ints(r.outputs.at(0))[0] == 7 + std::stoi(r.id));
+  CHECK(largest == 2);
+}
+
 TEST_CASE("controls tell the engine where a request stands, and empty slots are filled") {
   struct Seen {
     int32_t start, end, ready, input;
@@ -257,6 +280,15 @@ TEST_CASE("what a sequence configuration cannot mean is refused by name") {
   const std::pair<const char*, const char*> cases[] = {
       {"oldest { max_candidate_sequences: 0 }", "max_candidate_sequences 0"},
       {"direct { minimum_slot_utilization: 2 }", "minimum_slot_utilization"},
+      {"oldest { max_candidate_sequences: 2 preserve_ordering: true }",
+       "preserve_ordering' is not supported with 2"},
+      {"control_input { name: \"S\" control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_UINT64 "
+       "int32_false_true: [0, 1] } }",
+       "has no int32_false_true"},
+      {"control_input { name: \"S\" control { kind: CONTROL_SEQUENCE_START data_type: TYPE_FP32 "
+       "int32_false_true: "
+       "[0, 1] } }",
+       "another data_type"},
       {"control_input { name: \"S\" control { kind: CONTROL_SEQUENCE_START int32_false_true: [1] } }",
        "needs two values"},
       {"control_input { name: \"S\" control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_FP32 } }",
@@ -277,7 +309,7 @@ TEST_CASE("what a sequence configuration cannot mean is refused by name") {
   for (const auto& [text, words] : cases) {
     const std::string name = "m" + std::to_string(n++);
     s.folder.write(name + "/initial_state/x", "");
-    s.folder.model(name, sequence_io(text, 2));
+    s.folder.model(name, sequence_io(text, 2, "instance_group { count: 2 }"));
   }
   const auto errors = s.start();
   n = 0;
