@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/clock.h"
 #include "base/interrupt.h"
@@ -26,7 +27,7 @@ struct Options {
   std::vector<std::string> shapes, inputs;
   int64_t batch = 0;
   double seconds = 3;
-  int64_t iterations = 0;
+  std::optional<int64_t> iterations;
   double warm_up_seconds = 0.3;
   uint64_t seed = 0;
   bool layers = false, device_buffers = false;
@@ -108,7 +109,13 @@ runtime::PhaseTimes measure_phases(Bound& bound) {
 }
 
 int run(const Options& o, const Globals& globals) {
-  if (o.seconds <= 0 && o.iterations <= 0) throw Misuse{"--seconds must be above 0", ""};
+  auto is_time = [](double s) { return s >= 0 && s <= 86400; };
+  if (!is_time(o.seconds) || o.seconds == 0)
+    throw Misuse{cat("--seconds is ", o.seconds), "give a number above 0 and up to 86400"};
+  if (!is_time(o.warm_up_seconds))
+    throw Misuse{cat("--warm-up is ", o.warm_up_seconds), "give a number from 0 to 86400"};
+  if (o.iterations && *o.iterations <= 0)
+    throw Misuse{cat("--iterations is ", *o.iterations), "give a number above 0"};
   if (o.batch < 0) throw Misuse{cat("--batch is ", o.batch), ""};
   device::Target target = globals.target();
   Stopwatch load;
@@ -139,8 +146,8 @@ int run(const Options& o, const Globals& globals) {
   std::vector<double> ms;
   const EnergyMeter meter(executable->target());
   Stopwatch measured;
-  while (o.iterations > 0 ? static_cast<int64_t>(ms.size()) < o.iterations
-                          : measured.seconds() < o.seconds || ms.size() < 10) {
+  while (o.iterations ? static_cast<int64_t>(ms.size()) < *o.iterations
+                      : measured.seconds() < o.seconds || ms.size() < 10) {
     throw_if_interrupted();
     int64_t start = now_ns();
     bound.run();

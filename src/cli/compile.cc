@@ -26,7 +26,7 @@ namespace {
 struct Options {
   std::string model, output = "model.pelton", precision = "fp32", target, preprocess;
   std::string time_budget, tactics, calibrate, calibration = "percentile";
-  double max_drop = -1;
+  std::optional<double> max_drop;
   bool embed_packed = false;
   std::vector<std::string> shapes, disabled, print_after;
 };
@@ -65,6 +65,11 @@ int run(const Options& o, const Globals& globals) {
   if (o.embed_packed && (!o.target.empty() || globals.target().kind != device::Kind::cpu))
     throw Misuse{"--embed-packed orders weights for the CPU of this machine",
                  "leave out --target and --device"};
+  if (o.max_drop && !(*o.max_drop >= 0 && *o.max_drop <= 100))
+    throw Misuse{cat("--max-drop is ", *o.max_drop), "give percent, from 0 to 100"};
+  if (o.precision == "fp32" && (o.max_drop || !o.calibrate.empty()))
+    throw Misuse{cat(o.max_drop ? "--max-drop" : "--calibrate", " is for precisions below f32"),
+                 "add --precision int8, bf16 or fp16"};
   device::Target target = o.target.empty() ? globals.target() : device::parse_target(o.target);
   CompileOptions options = compile_options(o.shapes, o.precision);
   options.disabled = o.disabled;
@@ -75,7 +80,7 @@ int run(const Options& o, const Globals& globals) {
   tuning.tactics_file = o.tactics;
   tuning.calibrate_folder = o.calibrate;
   tuning.calibration = o.calibration;
-  tuning.max_drop = o.max_drop;
+  if (o.max_drop) tuning.max_drop = *o.max_drop;
   options.print = [](std::string_view pass, const std::string& text) {
     std::fprintf(stderr, "after %s:\n%s\n", std::string(pass).c_str(), text.c_str());
   };

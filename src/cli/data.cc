@@ -160,8 +160,14 @@ void save_batch(const data::Batch& b, const std::string& folder) {
   std::error_code ec;
   std::filesystem::create_directories(folder, ec);
   if (ec) fail_errno(ec.value(), "create", folder);
-  for (const auto& [name, t] : b.fields)
-    if (t.dtype() != DType::string) save_npy(cat(folder, "/", file_name(name), ".npy"), t);
+  std::vector<std::string> names;
+  for (const auto& [name, t] : b.fields) names.push_back(name);
+  const std::vector<std::string> files = file_names(names);
+  size_t i = 0;
+  for (const auto& [name, t] : b.fields) {
+    if (t.dtype() != DType::string) save_npy(cat(folder, "/", files[i], ".npy"), t);
+    ++i;
+  }
 }
 
 // What a batch looks like.

@@ -16,13 +16,13 @@ namespace {
 
 struct Options {
   std::string input, output;
-  int64_t opset = 0;  // 0: what the exporter takes by itself
+  int64_t opset = onnx::ExportOptions().opset;
 };
 
 int run(const Options& o, const Globals& globals) {
   ir::Graph graph = is_plan_file(o.input) ? runtime::load_plan(o.input)->graph : model_of(o.input, {}).graph;
   onnx::ExportOptions options;
-  if (o.opset) options.opset = o.opset;
+  options.opset = o.opset;
   with_place(o.input, [&] { onnx::export_file(graph, o.output, options); });
   uint64_t bytes = file_size_bytes(o.output);
   if (globals.json)
@@ -40,7 +40,9 @@ Run make_export(CLI::App& app, const Globals& globals) {
       ->required()
       ->type_name("PLAN_OR_MODEL");
   app.add_option("-o,--output", o->output, "ONNX file to write")->required()->type_name("X.onnx");
-  app.add_option("--opset", o->opset, "operator set to write")->type_name("N");
+  app.add_option("--opset", o->opset, "oldest operator set that may be written; newer ops raise it")
+      ->capture_default_str()
+      ->type_name("N");
   return [o, &globals] { return run(*o, globals); };
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/inputs.h"
 
+#include <algorithm>
 #include <set>
 
 #include "base/philox.h"
@@ -138,12 +139,25 @@ std::vector<HostValue> random_inputs(const Graph& g, const std::vector<Dims>& di
   return out;
 }
 
-std::string file_name(std::string_view value_name) {
-  std::string out(value_name);
-  for (char& c : out) {
-    bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
-                 c == '_' || c == '-';
-    if (!plain) c = '_';
+std::vector<std::string> file_names(const std::vector<std::string>& value_names) {
+  auto plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '_' || c == '-';
+  };
+  // Those that stay as they are first: they get no number because of others.
+  std::set<std::string> taken;
+  for (const std::string& name : value_names)
+    if (std::all_of(name.begin(), name.end(), plain)) taken.insert(name);
+  std::vector<std::string> out;
+  for (const std::string& name : value_names) {
+    std::string file = name;
+    for (char& c : file)
+      if (!plain(c)) c = '_';
+    if (file != name) {
+      const std::string first = file;
+      for (int i = 2; !taken.insert(file).second; ++i) file = cat(first, "-", i);
+    }
+    out.push_back(std::move(file));
   }
   return out;
 }

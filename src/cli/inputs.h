@@ -27,8 +27,9 @@ std::vector<Dims> choose_dims(const ir::Graph& graph, const std::map<std::string
 std::vector<ir::HostValue> random_inputs(const ir::Graph& graph, const std::vector<Dims>& dims,
                                          uint64_t seed);
 
-// NAME.npy of an output: characters outside A-Za-z0-9._- become _.
-std::string file_name(std::string_view value_name);
+// NAME of the file NAME.npy of each value: characters outside A-Za-z0-9._- become _, and a name that is then
+// taken gets a number, so that no file stands for two values.
+std::vector<std::string> file_names(const std::vector<std::string>& value_names);
 
 // The shapes that a command passes on to compilation: those without a range as they are.
 CompileOptions compile_options(const std::vector<std::string>& shapes, const std::string& precision);

@@ -92,6 +92,9 @@ int run(const Options& o, const Globals& globals) {
   double ms = watch.seconds() * 1e3;
   if (!o.trace.empty()) trace.write(o.trace);
 
+  std::vector<std::string> names;
+  for (size_t i = 0; i < outputs.size(); ++i) names.push_back(g.output_name(i));
+  const std::vector<std::string> files_of = file_names(names);
   nlohmann::json results = nlohmann::json::array();
   bool all_match = true;
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -107,12 +110,12 @@ int run(const Options& o, const Globals& globals) {
       std::error_code ec;
       std::filesystem::create_directories(o.output_dir, ec);
       if (ec) fail_errno(ec.value(), "create", o.output_dir);
-      std::string path = cat(o.output_dir, "/", file_name(name), ".npy");
+      std::string path = cat(o.output_dir, "/", files_of[i], ".npy");
       save_npy(path, t);
       r["file"] = path;
     }
     if (!o.compare_dir.empty()) {
-      Tensor expected = load_npy(cat(o.compare_dir, "/", file_name(name), ".npy"), t.dtype());
+      Tensor expected = load_npy(cat(o.compare_dir, "/", files_of[i], ".npy"), t.dtype());
       Difference d = compare(t, expected, o.rtol, o.atol);
       all_match &= d.matches();
       r["matches"] = d.matches();

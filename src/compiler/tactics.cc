@@ -10,6 +10,7 @@
 #include "base/cat.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "runtime/version.h"
 
 namespace pelton::compiler {
 namespace {
@@ -65,7 +66,7 @@ std::string machine_name(const device::Target& target) {
   }
   for (char& c : product)
     if (c == '\t' || c == '\n') c = ' ';
-  return cat(target.name, ", ", product, ", threads ", target.threads);
+  return cat(target.name, ", ", product, ", threads ", target.threads, ", pelton ", version());
 }
 
 Tactics Tactics::load(const std::string& path) {

@@ -25,7 +25,7 @@ struct Tactic {
 // The first candidate unless another gains more than 3% and more than the noise of both together.
 Tactic decide(std::vector<Candidate> candidates);
 
-// Target, processor and threads: timings hold for one of these.
+// Target, processor, threads and version: timings hold for one of these.
 std::string machine_name(const device::Target& target);
 
 class Tactics {

@@ -137,7 +137,14 @@ runtime::Plan compile_model(Model model, const device::Target& target, const Com
 
 std::shared_ptr<const runtime::Plan> open_plan(const std::string& path, const device::Target& target,
                                                const CompileOptions& options) {
-  if (kind_of_file(path) == FileKind::plan) return runtime::load_plan(path, {.trusted = options.trusted});
+  if (kind_of_file(path) == FileKind::plan) {
+    std::shared_ptr<const runtime::Plan> plan = runtime::load_plan(path, {.trusted = options.trusted});
+    if (options.precision != CompileOptions().precision && options.precision != plan->precision)
+      fail(ErrorCode::usage,
+           cat("the plan was compiled in ", plan->precision, ", not in ", options.precision), path,
+           cat("compile the model with precision ", options.precision));
+    return plan;
+  }
   return std::make_shared<runtime::Plan>(compile_model(load_model(path, options), target, options));
 }
 

@@ -193,3 +193,22 @@ def test_precisions_that_are_not_built(pelton, chain):
                              ("tf32", "a mode of GPUs")):
         assert_error(pelton("compile", "chain.plt", "--precision", precision, "--device", "cpu"), 1, words, "use fp32, bf16, fp16 or int8")
     assert_error(pelton("compile", "chain.plt", "--precision", "fp32,int4"), 1, "unknown precision 'int4' in 'fp32,int4'", "choose from")
+
+
+
+
+def test_numbers_that_mean_nothing_are_refused(pelton, chain):
+    for flags, words in ((("--seconds", "nan"), ("--seconds is nan",)), (("--seconds", "inf"), ("--seconds is inf",)),
+                         (("--warm-up", "nan"), ("--warm-up is nan",)), (("--iterations", "0"), ("--iterations is 0",))):
+        assert_error(pelton("bench", "chain.plt", *flags), 2, *words)
+    for drop in ("-5", "nan", "101"):
+        assert_error(pelton("compile", "chain.plt", "--precision", "bf16", "--max-drop", drop), 2, "--max-drop is")
+    assert_error(pelton("compile", "chain.plt", "--max-drop", "5"), 2, "--max-drop is for precisions below f32", "int8")
+    assert_error(pelton("compile", "chain.plt", "--calibrate", "."), 2, "--calibrate is for precisions below f32")
+
+
+def test_a_plan_keeps_its_precision(pelton, chain):
+    assert pelton("compile", "chain.plt", "--precision", "bf16", "-o", "low.pelton").code == 0
+    for command in ("bench", "verify"):
+        assert_error(pelton(command, "low.pelton", "--precision", "fp16"), 1, "low.pelton", "compiled in bf16, not in fp16")
+    assert pelton("bench", "low.pelton", "--precision", "bf16", "--iterations", "2").code == 0

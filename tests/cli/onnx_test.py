@@ -142,3 +142,39 @@ def test_export_runs_the_same(pelton, model, tmp_path, source):
     assert pelton("run", "again.onnx", "--input", "x=x.npy", "--output-dir", "out").code == 0
     np.testing.assert_allclose(np.load(tmp_path / "out/y.npy"), model, rtol=1e-4, atol=1e-6)
     assert_error(pelton("export", source, "-o", "absent/a.onnx"), 1, "absent/a.onnx")
+
+
+def test_outputs_whose_names_make_one_file(pelton, tmp_path):
+    names = ["a/b", "a_b", "a:b", "\u03b1", "\u03b2"]
+    nodes = [helper.make_node("Mul", ["x", f"c{i}"], [name]) for i, name in enumerate(names)]
+    graph = helper.make_graph(nodes, "many", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])],
+                              [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in names],
+                              [numpy_helper.from_array(np.float32(i + 2), f"c{i}") for i in range(len(names))])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "many.onnx")
+    np.save(tmp_path / "x.npy", np.ones(2, np.float32))
+    report = pelton("run", "many.onnx", "--input", "x=x.npy", "--output-dir", "out", "--json").json()
+    files = {o["name"]: o["file"] for o in report["outputs"]}
+    assert files["a_b"] == "out/a_b.npy" and len(set(files.values())) == len(names)
+    for i, name in enumerate(names):
+        assert (np.load(tmp_path / files[name]) == i + 2).all(), name
+    assert pelton("run", "many.onnx", "--input", "x=x.npy", "--compare", "out").code == 0
+
+
+def test_operator_sets_of_exports(pelton, model, tmp_path):
+    for opset in (18, 20, 23, 28):
+        assert pelton("export", "mlp.onnx", "-o", "out.onnx", "--opset", str(opset)).code == 0
+        exported = onnx.load(tmp_path / "out.onnx")
+        assert exported.opset_import[0].version == opset
+        if opset <= 23:
+            onnx.checker.check_model(exported, full_check=True)
+    for opset in (0, 17, 29):
+        assert_error(pelton("export", "mlp.onnx", "-o", "out.onnx", "--opset", str(opset)), 1, f"operator set {opset} is not written",
+                     "18 to 28")
+    # An op that came later raises it.
+    graph = helper.make_graph([helper.make_node("Gelu", ["x"], ["y"])], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), tmp_path / "gelu.onnx")
+    assert pelton("export", "gelu.onnx", "-o", "out.onnx", "--opset", "18").code == 0
+    exported = onnx.load(tmp_path / "out.onnx")
+    assert exported.opset_import[0].version == 20
+    onnx.checker.check_model(exported, full_check=True)

@@ -9,8 +9,10 @@
 
 namespace pelton::onnx {
 
+inline constexpr int64_t kOldestWritten = 18, kNewestWritten = 28;  // that ops are written in
+
 struct ExportOptions {
-  int64_t opset = 23;  // raised where a type or an op needs a newer one
+  int64_t opset = 23;  // at least; raised where a type or an op needs a newer one
   std::string producer = "pelton";
 };
 

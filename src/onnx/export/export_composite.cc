@@ -116,6 +116,7 @@ void recurrent(ExportContext& c) {
 void resample(ExportContext& c) {
   const ir::Ints& axes = c.node.get_ints("axes");
   const Shape& dims = c.node.get_dims("dims");
+  if (c.node.get_text("coordinates") == "half_pixel_symmetric") c.w.need_opset(19);
   Name scales, sizes;
   const ir::Floats& f = c.node.get_floats("scales");
   // Scales say nothing of a size that was rounded to fit.

@@ -163,9 +163,15 @@ std::vector<OnnxAttr> quant_attrs(ExportContext& c) {
   if (int64_t block = c.node.get_int("block")) attrs.push_back(attr("block_size", block));
   return attrs;
 }
+// Without a zero point nothing else says it.
+void add_output_type(ExportContext& c, std::vector<OnnxAttr>& attrs) {
+  if (c.has(2)) return;
+  c.w.need_opset(21);
+  attrs.push_back(attr("output_dtype", c.node.get_dtype("to")));
+}
 void quantize(ExportContext& c) {
   auto attrs = quant_attrs(c);
-  if (!c.has(2)) attrs.push_back(attr("output_dtype", c.node.get_dtype("to")));
+  add_output_type(c, attrs);
   if (!c.node.get_bool("saturate")) attrs.push_back(attr("saturate", false));
   c.results = {c.w.op("QuantizeLinear", c.all_inputs(), attrs)};
 }
@@ -186,7 +192,7 @@ void requantize(ExportContext& c) {
   }
   Name real = c.w.op("Mul", {c.cast(c.in(0), DType::f32), scale});
   std::vector<OnnxAttr> attrs;
-  if (!c.has(2)) attrs.push_back(attr("output_dtype", c.node.get_dtype("to")));
+  add_output_type(c, attrs);
   c.results = {c.w.op("QuantizeLinear", {real, c.w.scalar(DType::f32, 1), c.in(2)}, attrs)};
 }
 

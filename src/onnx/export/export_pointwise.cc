@@ -99,7 +99,10 @@ void shift(ExportContext& c) {
 
 void cast(ExportContext& c) {
   std::vector<OnnxAttr> attrs{attr("to", c.node.get_dtype("to"))};
-  if (!c.node.get_bool("saturate")) attrs.push_back(attr("saturate", false));
+  if (!c.node.get_bool("saturate")) {
+    c.w.need_opset(19);
+    attrs.push_back(attr("saturate", false));
+  }
   c.results = {c.w.op("Cast", {c.in(0)}, attrs)};
 }
 void bitcast(ExportContext& c) {
@@ -117,6 +120,7 @@ void reduce(ExportContext& c) {
   Name x = c.in(0);
   bool logical = c.dtype(0) == DType::boolean && type == "ReduceProd";
   if (logical) type = "ReduceMin";
+  if (c.dtype(0) == DType::boolean) c.w.need_opset(20);
   c.results = {c.w.op(type, {x, c.w.ints(c.node.get_ints("axes"))},
                       {attr("keepdims", c.node.get_bool("keep_dims")), attr("noop_with_empty_axes", true)})};
 }

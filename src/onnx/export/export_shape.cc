@@ -44,6 +44,7 @@ void pad(ExportContext& c) {
   Shape pads = c.node.get_dims("low");
   const Shape& high = c.node.get_dims("high");
   pads.insert(pads.end(), high.begin(), high.end());
+  if (c.node.get_text("mode") == "wrap") c.w.need_opset(19);
   c.results = {c.w.op("Pad", {c.in(0), c.sizes(pads), c.in(1)}, {attr("mode", c.node.get_text("mode"))})};
 }
 void tile(ExportContext& c) {
@@ -89,6 +90,7 @@ void dynamic_slice(ExportContext& c) {
   c.results = {c.w.op("Slice", c.all_inputs())};
 }
 void dynamic_pad(ExportContext& c) {
+  if (c.node.get_text("mode") == "wrap") c.w.need_opset(19);
   c.results = {c.w.op("Pad", c.all_inputs(), {attr("mode", c.node.get_text("mode"))})};
 }
 void dynamic_tile(ExportContext& c) {

@@ -182,6 +182,9 @@ void note_types(const ir::Graph& graph, GraphWriter& writer) {
   for (uint32_t i = 0; i < graph.value_count(); ++i) {
     const ir::Type& t = graph.type(ValueId{i});
     if (!t.is_tensor()) continue;
+    if (t.dtype == DType::bf16) writer.need_opset(22);
+    if (is_float(t.dtype) && bits(t.dtype) == 8) writer.need_opset(19);
+    if (bits(t.dtype) < 8) writer.need_opset(21);
     if (t.dtype == DType::f4e2m1) writer.need_opset(23);
     if (t.dtype == DType::f8e8m0) writer.need_opset(24);
     if (t.dtype == DType::i2 || t.dtype == DType::u2) writer.need_opset(25);
@@ -197,6 +200,9 @@ int64_t ir_version_for(int64_t opset) {
 }  // namespace
 
 std::string export_model(const ir::Graph& graph, const ExportOptions& options) {
+  if (options.opset < kOldestWritten || options.opset > kNewestWritten)
+    fail(ErrorCode::usage, cat("operator set ", options.opset, " is not written"), "",
+         cat("use ", kOldestWritten, " to ", kNewestWritten));
   WriterState state;
   state.opset = options.opset;
   GraphWriter writer(state, graph.name);

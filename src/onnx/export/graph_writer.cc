@@ -118,6 +118,18 @@ std::string WriterState::fresh(std::string_view hint) {
   return name;
 }
 
+namespace {
+
+// Operator sets that brought an op, or the form of it that is written here, after kOldestWritten.
+constexpr std::pair<std::string_view, int64_t> kSince[] = {
+    {"AffineGrid", 20},   {"Attention", 23},   {"AveragePool", 19},    {"BitCast", 26},
+    {"CumProd", 26},      {"DFT", 20},         {"DeformConv", 19},     {"DequantizeLinear", 21},
+    {"Gelu", 20},         {"GridSample", 20},  {"QuantizeLinear", 21}, {"RegexFullMatch", 20},
+    {"StringConcat", 20}, {"StringSplit", 20}, {"TensorScatter", 24},
+};
+
+}  // namespace
+
 void GraphWriter::need_opset(int64_t version) {
   if (version > state_.opset) state_.opset = version;
 }
@@ -129,6 +141,9 @@ Name GraphWriter::op(std::string_view type, std::vector<Name> inputs, std::vecto
 std::vector<Name> GraphWriter::ops(std::string_view type, std::vector<Name> inputs,
                                    std::vector<OnnxAttr> attrs, size_t results, std::string_view domain) {
   wire::Writer w;
+  if (domain.empty())
+    for (const auto& [op, since] : kSince)
+      if (op == type) need_opset(since);
   while (!inputs.empty() && inputs.back().empty()) inputs.pop_back();
   for (const Name& n : inputs) w.bytes(pb::NodeProto::input, n);
   std::vector<Name> out;
