@@ -19,11 +19,27 @@ void check_output(const pelton_context& c, size_t index) {
     fail(ErrorCode::usage, cat("the plan has ", count, " outputs, got index ", index));
 }
 
+// Whether the bytes are those of an input, which may go once the run is over.
+bool is_of_an_input(const Tensor& t, const std::vector<Tensor>& inputs) {
+  if (t.dtype() == DType::string) return false;
+  const auto at = reinterpret_cast<uintptr_t>(t.data());
+  for (const Tensor& in : inputs) {
+    if (!in.defined()) continue;
+    const auto first = reinterpret_cast<uintptr_t>(in.data());
+    if (at >= first && at < first + static_cast<uintptr_t>(in.bytes())) return true;
+  }
+  return false;
+}
+
 void run(pelton_context& c, const runtime::RunOptions& options) {
   c.ran = false;
   c.outputs.clear();
+  c.written = c.bound;
   c.context.run_bound(options);
   c.outputs = c.context.outputs();
+  for (size_t i = 0; i < c.outputs.size(); ++i)
+    if (Tensor& t = c.outputs[i].tensor; t.defined() && !c.written[i] && is_of_an_input(t, c.inputs))
+      t = t.clone();
   c.ran = true;
 }
 
@@ -42,7 +58,7 @@ pelton_status pelton_context_new(const pelton_plan* plan, pelton_context** conte
   return guarded(error, [&] {
     need(context, "context") = nullptr;
     auto made = std::make_unique<pelton_context>(need(plan, "plan").executable());
-    made->copies.resize(made->executable->graph().inputs.size());
+    made->inputs.resize(made->executable->graph().inputs.size());
     made->bound.resize(made->executable->graph().outputs.size());
     *context = made.release();
   });
@@ -64,8 +80,9 @@ pelton_status pelton_context_set_input(pelton_context* context, size_t index, co
     const ir::Type& type = g.type(g.inputs[index]);
     if (!type.is_tensor() || t.dtype() != type.dtype)
       fail(ErrorCode::bad_type, cat("expected ", type.str(), ", got ", t.str()), where);
-    if (copy) t = c.copies[index] = t.clone();
+    if (copy) t = t.clone();
     c.context.bind_input(index, t.dims(), t.data());
+    c.inputs[index] = std::move(t);
   });
 }
 
@@ -98,7 +115,7 @@ pelton_status pelton_context_output_shape(pelton_context* context, size_t index,
     need(ndim, "ndim") = static_cast<int32_t>(dims.size());
     if (static_cast<int64_t>(dims.size()) > capacity)
       fail(ErrorCode::limit, cat("the result has rank ", dims.size(), ", there is room for ", capacity));
-    std::copy(dims.begin(), dims.end(), shape);
+    if (!dims.empty()) std::copy(dims.begin(), dims.end(), &need(shape, "shape"));
   });
 }
 
@@ -132,7 +149,7 @@ pelton_status pelton_context_get_output(pelton_context* context, size_t index, p
            cat("output '", g.output_name(index), "'"));
     made->dims = made->tensor.dims();
     // The result is handed over: a caller may write to it.
-    void* data = c.bound[index] ? c.bound[index] : made->tensor.mutable_data();
+    void* data = c.written[index] ? c.written[index] : made->tensor.mutable_data();
     made->c.tensor = {data,    {1, 0}, static_cast<int32_t>(made->dims.size()), dtype, made->dims.data(),
                       nullptr, 0};
     made->c.manager_context = made.get();

@@ -2,6 +2,7 @@
 #include "api/handles.h"
 
 #include <cstring>
+#include <new>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -130,15 +131,21 @@ pelton_status pelton_load_plugin(const char* path, pelton_error** error) {
 }
 
 void pelton_set_log(pelton_log_sink sink, void* user, int32_t level) {
-  static pelton_log_sink current = nullptr;
-  static void* current_user = nullptr;
+  struct Sink {
+    pelton_log_sink call;
+    void* user;
+  };
   if (level >= 0 && level <= 5) pelton::set_log_level(static_cast<pelton::LogLevel>(level));
   if (!sink) return pelton::set_log_sink(nullptr, nullptr);
-  current = sink;
-  current_user = user;
-  pelton::set_log_sink([](void*, pelton::LogLevel l,
-                          const char* message) { current(current_user, static_cast<int32_t>(l), message); },
-                       nullptr);
+  // Never freed: another thread may be inside it.
+  auto* const made = new (std::nothrow) Sink{sink, user};
+  if (!made) return;
+  pelton::set_log_sink(
+      [](void* to, pelton::LogLevel l, const char* message) {
+        const auto* s = static_cast<const Sink*>(to);
+        s->call(s->user, static_cast<int32_t>(l), message);
+      },
+      made);
 }
 
 }  // extern "C"

@@ -40,9 +40,10 @@ struct pelton_context {
       : executable(std::move(e)), context(executable->context()) {}
   std::shared_ptr<const pelton::runtime::Executable> executable;
   pelton::runtime::Context context;
-  std::vector<pelton::Tensor> copies;  // of inputs set with `copy`
+  std::vector<pelton::Tensor> inputs;  // as set: the caller's memory, or copies of it
   std::vector<pelton::ir::HostValue> outputs;
-  std::vector<void*> bound;  // by output: the caller's buffer or null
+  // By output: the caller's buffer for the next run, and the one that the last run wrote to, or null.
+  std::vector<void*> bound, written;
   std::atomic<bool> cancel{false};
   bool ran = false;
 };

@@ -83,7 +83,7 @@ pelton_status pelton_plan_open(const char* path, const pelton_plan_options* opti
     CompileOptions compile;
     if (o.precision) compile.precision = o.precision;
     for (size_t i = 0; i < o.shape_count; ++i) {
-      std::string text = &need(o.shapes[i], "a shape");
+      std::string text = &need((&need(o.shapes, "shapes"))[i], "a shape");
       size_t equals = text.find('=');
       if (equals == text.npos)
         fail(ErrorCode::usage, cat("the shape '", text, "' has no name"), "", "write name=AxBxC");
@@ -143,8 +143,11 @@ pelton_status pelton_plan_memory(const pelton_plan* plan, const int64_t* const* 
     if (shapes) {
       need(ndims, "ndims");
       std::vector<Dims> dims;
-      for (size_t i = 0; i < executable->graph().inputs.size(); ++i)
+      for (size_t i = 0; i < executable->graph().inputs.size(); ++i) {
+        if (ndims[i] < 0) fail(ErrorCode::bad_shape, cat("input ", i, " has a rank of ", ndims[i]));
+        if (ndims[i] > 0) need(shapes[i], "a shape");
         dims.emplace_back(shapes[i], shapes[i] + ndims[i]);
+      }
       executable->prepare(dims);
     }
     runtime::Memory m = executable->memory();
@@ -157,6 +160,7 @@ pelton_status pelton_plan_refit(pelton_plan* plan, const char* const* names, con
   return guarded(error, [&] {
     pelton_plan& p = need(plan, "plan");
     std::map<std::string, Tensor> weights;
+    if (count > 0) need(names, "names"), need(values, "values");
     for (size_t i = 0; i < count; ++i)
       weights[&need(names[i], "a name")] =
           with_place(cat("weight '", names[i], "'"), [&] { return borrow(values[i]).clone(); });

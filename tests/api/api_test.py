@@ -367,3 +367,74 @@ def test_examples(model):
     assert "40 runs, every sum" in ran.stdout
     ran = subprocess.run([BUILD / "example_c_run", "absent"], capture_output=True, text=True)
     assert ran.returncode == 1 and "not_found" in ran.stderr
+
+
+# A result that is the input, one that is the input seen in another shape, and one that is computed.
+SAME = """graph "same"(%x: f32[N,4]) {
+  symbol N in [0, 100000]
+  %0 = reshape(%x) {dims = dims[4*N]} : f32[4*N]
+  %1 = neg(%x) : f32[N,4]
+  return %x @"same", %0 @"flat", %1 @"neg"
+}
+"""
+
+
+@pytest.fixture
+def same(tmp_path):
+    (tmp_path / "same.plt").write_text(SAME)
+    p = Plan(tmp_path / "same.plt")
+    yield p
+    p.close()
+
+
+@pytest.mark.parametrize("copy", [0, 1])
+def test_results_own_their_bytes(same, copy):
+    context = same.context()
+    x = np.arange(4096 * 4, dtype=np.float32).reshape(4096, 4)
+    want = x.copy()
+    call("pelton_context_set_input", context, c.c_size_t(0), c.byref(tensor(x)), copy)
+    call("pelton_context_run", context, None)
+    x[:] = -1  # the run is over
+    if copy:  # the library's copy goes
+        call("pelton_context_set_input", context, c.c_size_t(0), c.byref(tensor(np.full_like(x, -2))), 1)
+    np.testing.assert_array_equal(output(context, 0), want)
+    np.testing.assert_array_equal(output(context, 1), want.ravel())
+    np.testing.assert_array_equal(output(context, 2), -want)
+    lib.pelton_context_free(context)
+
+
+def test_outputs_bound_after_a_run_are_for_the_next_one(plan):
+    context = plan.context()
+    x, late = np.ones((5, 4), np.float32), np.zeros((5, 4), np.float32)
+    call("pelton_context_set_input", context, c.c_size_t(0), c.byref(tensor(x)), 0)
+    call("pelton_context_run", context, None)
+    call("pelton_context_set_output", context, c.c_size_t(1), c.byref(tensor(late)))
+    np.testing.assert_allclose(output(context, 1), expected(x)[1], rtol=1e-5)
+    assert not late.any()
+    call("pelton_context_run", context, None)
+    np.testing.assert_allclose(late, expected(x)[1], rtol=1e-5)
+    call("pelton_context_set_output", context, c.c_size_t(1), c.byref(Tensor()))
+    np.testing.assert_allclose(output(context, 1), expected(x)[1], rtol=1e-5)
+    lib.pelton_context_free(context)
+
+
+def test_missing_arrays_are_errors(plan, model):
+    context, ndim = plan.context(), c.c_int32()
+    call("pelton_context_set_input", context, c.c_size_t(0), c.byref(tensor(np.ones((5, 4), np.float32))), 1)
+    with pytest.raises(Failure, match="shape is NULL"):
+        call("pelton_context_output_shape", context, c.c_size_t(1), None, 4, c.byref(ndim))
+    options = PlanOptions()
+    lib.pelton_plan_options_init(c.byref(options))
+    options.shape_count = 1
+    with pytest.raises(Failure, match="shapes is NULL"):
+        Plan(model, options)
+    memory = Memory(c.sizeof(Memory))
+    dims = (c.c_int64 * 2)(5, 4)
+    for shapes, ndims, words in (((dims,), (-1,), "a rank of -1"), ((None,), (2,), "a shape is NULL")):
+        shapes = (c.POINTER(c.c_int64) * 1)(*(c.cast(s, c.POINTER(c.c_int64)) if s else None for s in shapes))
+        with pytest.raises(Failure, match=words):
+            call("pelton_plan_memory", plan.handle, shapes, (c.c_int32 * 1)(*ndims), c.byref(memory))
+    for names, values in ((None, None), ((c.c_char_p * 1)(b"w"), None)):
+        with pytest.raises(Failure, match="is NULL"):
+            call("pelton_plan_refit", plan.handle, names, values, c.c_size_t(1))
+    lib.pelton_context_free(context)
