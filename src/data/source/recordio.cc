@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/source/recordio.h"
 
-#include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "data/source/source.h"
@@ -115,7 +115,7 @@ void read_image_record(const Tensor& payload, Sample& s, const std::string& wher
     Tensor t(DType::f32, {labels});
     std::memcpy(t.mutable_data(), b + kHeader, size_t{4} * labels);
     s.set("label", std::move(t));
-  } else if (label == static_cast<float>(static_cast<int64_t>(std::clamp(label, -1e9f, 1e9f)))) {
+  } else if (std::trunc(label) == label && std::fabs(label) <= 1e9f) {
     s.set("label", label_tensor(static_cast<int64_t>(label)));
   } else {
     s.set("label", Tensor::scalar<float>(label));

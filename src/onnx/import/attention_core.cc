@@ -76,12 +76,14 @@ AttentionResult attend(NodeContext& c, const AttentionCall& call, Scores scores)
     if (mask) inputs.push_back(mask);
     return {c.b.op("attention", inputs, std::move(attrs)), {}};
   }
-  int64_t times =
-      c.need_const(qs.at(1), "the number of heads") / c.need_const(ks.at(1), "the number of key heads");
+  const int64_t heads = c.need_const(qs.at(1), "the number of heads"),
+                shared = c.need_const(ks.at(1), "the number of key heads");
+  if (shared < 1 || heads % shared)
+    c.refuse(ErrorCode::bad_shape, cat("shares ", shared, " heads of keys among ", heads, " heads"));
   double scale = call.scale != 0
                      ? call.scale
                      : 1 / std::sqrt(static_cast<double>(c.need_const(qs.at(3), "the head size")));
-  ValueId k = repeat_heads(c, call.k, times), v = repeat_heads(c, call.v, times);
+  ValueId k = repeat_heads(c, call.k, heads / shared), v = repeat_heads(c, call.v, heads / shared);
   ValueId root = c.b.like(call.q, std::sqrt(scale));
   ValueId s = c.b.op("matmul", {c.b.mul(call.q, root), c.b.mul(k, root)}, {{"transpose_b", true}});
   AttentionResult out;
