@@ -149,6 +149,15 @@ __global__ void __launch_bounds__(L::kThreads, 1)
   for (int s = 0; s < L::kStages - 1; ++s) load_w(s, s * L::kChunks + chunk);
   let_next_start();
   inputs_ready();
+  // Every result of a thread is in the same columns; of its first one the operand of the residual, too.
+  constexpr int kAcross = L::kColumns / 8;
+  static_assert(L::kThreads % kAcross == 0);
+  const int channel = first_column + thread % kAcross * 8;
+  const unsigned first_m = first_row + thread / kAcross;
+  const bool early = g.k % 8 == 0 && channel < g.k && first_m < rows && thread < L::kRows * kAcross;
+  const EarlyOperand<8> bias = early_operand<8>(g.epilogue, 0, EpilogueStep::channel, channel, early);
+  const EarlyOperand<8> residual = early_operand<8>(
+      g.epilogue, 1, EpilogueStep::full, static_cast<int64_t>(first_m) * g.k + channel, early && bias.there);
   T* const gate = reinterpret_cast<T*>(shared + L::kShared);
   int gate_at[kRowFragments][2];  // of the two rows of each fragment that this lane holds
   if constexpr (kGated) {
@@ -227,10 +236,9 @@ __global__ void __launch_bounds__(L::kThreads, 1)
       to[8 * L::kSumPitch + 1] = sums[i][j][3];
     }
   __syncthreads();
-  for (int i = thread; i < L::kRows * L::kColumns / 8; i += L::kThreads) {
-    const int row = i / (L::kColumns / 8), column = i % (L::kColumns / 8) * 8;
+  for (int i = thread; i < L::kRows * kAcross; i += L::kThreads) {
+    const int row = i / kAcross, column = channel - first_column;
     const unsigned m = first_row + row;
-    const int channel = first_column + column;
     if (m >= rows || channel >= g.k) continue;
     float v[8] = {};
 #pragma unroll
@@ -246,7 +254,16 @@ __global__ void __launch_bounds__(L::kThreads, 1)
     const int64_t offset = static_cast<int64_t>(m) * g.k + channel;
     const int image = needs_image ? static_cast<int>(m / pq) : 0;
     if (g.k % 8 == 0) {
-      apply_epilogue<8>(g.epilogue, v, offset, image, channel, g.k);
+      int step = 0;
+      if (bias.there) {
+        add_early(bias, v);
+        step = 1;
+      }
+      if (residual.there && i == thread) {
+        add_early(residual, v);
+        step = 2;
+      }
+      apply_epilogue<8>(g.epilogue, v, offset, image, channel, g.k, step);
       store_as<8>(g.y_type, g.y, offset, v);
     } else {
 #pragma unroll

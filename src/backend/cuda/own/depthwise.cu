@@ -41,6 +41,7 @@ __global__ void __launch_bounds__(512) window_kernel(const Depthwise d) {
   const T* const x = static_cast<const T*>(d.x) + static_cast<int64_t>(image) * d.h * d.w_ * d.c + channel;
   const T* const w = static_cast<const T*>(d.w) + channel;
   float sums[kRun][V] = {};
+  EarlyOperand<V> bias;
   if constexpr (kRun == 1) {
     // Few threads: everything is loaded at once, the weights before the kernel in front is done.
     if (!d.fixed_weights) inputs_ready();
@@ -49,6 +50,7 @@ __global__ void __launch_bounds__(512) window_kernel(const Depthwise d) {
     for (int i = 0; i < kWindow * kWindow; ++i) taps[i] = *reinterpret_cast<const Pack<T, V>*>(w + i * d.c);
     let_next_start();
     inputs_ready();
+    bias = early_operand<V>(d.epilogue, 0, EpilogueStep::channel, channel, !idle);
 #pragma unroll
     for (int r = 0; r < kWindow; ++r)
 #pragma unroll
@@ -106,7 +108,8 @@ __global__ void __launch_bounds__(512) window_kernel(const Depthwise d) {
   for (int t = 0; t < kRun; ++t) {
     if (idle || first + t >= d.q) break;
     const int64_t offset = ((static_cast<int64_t>(image) * d.p + p) * d.q + first + t) * d.c + channel;
-    apply_epilogue<V>(d.epilogue, sums[t], offset, image, channel, d.c);
+    if (bias.there) add_early(bias, sums[t]);
+    apply_epilogue<V>(d.epilogue, sums[t], offset, image, channel, d.c, bias.there ? 1 : 0);
     store_as<V>(d.y_type, d.y, offset, sums[t]);
 #pragma unroll
     for (int e = 0; e < V; ++e) total[e] += sums[t][e];

@@ -35,6 +35,11 @@ __device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float x) {
   return __float2bfloat16_rn(x);
 }
 
+template <int N>
+struct Count {
+  static constexpr int value = N;
+};
+
 template <class T, int V>
 struct alignas(sizeof(T) * V) Pack {
   T v[V];
@@ -181,11 +186,59 @@ __device__ __forceinline__ void apply_step(const EpilogueStep& s, float (&x)[V],
   }
 #undef PELTON_EACH
 }
+// From step `first` on.
 template <int V>
 __device__ __forceinline__ void apply_epilogue(const Epilogue& e, float (&x)[V], int64_t offset, int image,
-                                               int channel, int channels) {
+                                               int channel, int channels, int first = 0) {
 #pragma unroll 1
-  for (int i = 0; i < e.count; ++i) apply_step<V>(e.steps[i], x, offset, image, channel, channels);
+  for (int i = first; i < e.count; ++i) apply_step<V>(e.steps[i], x, offset, image, channel, channels);
+}
+
+// V operands of a sum among the steps as they lie in memory, asked for long before they are added: a small
+// kernel would wait for them at its end. V is even.
+template <int V>
+struct EarlyOperand {
+  bool there = false;
+  Elem type = Elem::f32;
+  uint32_t words[V];
+};
+template <int V>
+__device__ __forceinline__ EarlyOperand<V> early_operand(const Epilogue& e, int step,
+                                                         EpilogueStep::Where where, int64_t index,
+                                                         bool inside) {
+  EarlyOperand<V> o;
+  const EpilogueStep& s = e.steps[step];
+  o.there = step < e.count && s.op == EpilogueStep::add && s.where == where && inside;
+  o.type = s.type;
+  if (!o.there) return o;
+  auto load = [&](auto count, const void* from) {
+    constexpr int kWords = decltype(count)::value, kEach = kWords < 4 ? kWords : 4;
+#pragma unroll
+    for (int i = 0; i < kWords; i += kEach) {
+      const auto pack = reinterpret_cast<const Pack<uint32_t, kEach>*>(from)[i / kEach];
+#pragma unroll
+      for (int j = 0; j < kEach; ++j) o.words[i + j] = pack.v[j];
+    }
+  };
+  if (s.type == Elem::f32)
+    load(Count<V>(), static_cast<const float*>(s.operand) + index);
+  else
+    load(Count<V / 2>(), static_cast<const uint16_t*>(s.operand) + index);
+  return o;
+}
+template <int V>
+__device__ __forceinline__ void add_early(const EarlyOperand<V>& o, float (&x)[V]) {
+  if (o.type == Elem::f32) {
+#pragma unroll
+    for (int i = 0; i < V; ++i) x[i] += __uint_as_float(o.words[i]);
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < V; ++i) {
+    const uint32_t bits = i % 2 ? o.words[i / 2] >> 16 : o.words[i / 2] & 0xFFFFu;
+    const auto half = static_cast<unsigned short>(bits);
+    x[i] += o.type == Elem::f16 ? __half2float(__ushort_as_half(half)) : __uint_as_float(bits << 16);
+  }
 }
 
 }  // namespace pelton::backend::cuda

@@ -85,6 +85,11 @@ __global__ void __launch_bounds__(kThreads) kernel(const SqueezeExcite g) {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
   asm volatile("griddepcontrol.wait;" ::: "memory");
 
+  // Of the first unit and channel of a thread: they would be waited for later.
+  const T *const b1 = static_cast<const T*>(g.b1), *const b2 = static_cast<const T*>(g.b2);
+  const T none = from_float<T>(0.0f);
+  const T early_b1 = b1 && thread < g.hidden ? b1[thread] : none,
+          early_b2 = b2 && thread < own ? b2[first + thread] : none;
   const T* const x = static_cast<const T*>(g.x) + static_cast<int64_t>(image) * g.places * g.c + first;
   const int rows = own_groups > 0 ? kThreads / own_groups : 0;  // places at a time
   const int row = own_groups > 0 ? thread / own_groups : 0, column = own_groups > 0 ? thread % own_groups : 0;
@@ -179,7 +184,7 @@ __global__ void __launch_bounds__(kThreads) kernel(const SqueezeExcite g) {
   else
     cluster.sync();
   for (int u = thread; u < g.hidden; u += kThreads) {
-    float s[1] = {g.b1 ? to_float(static_cast<const T*>(g.b1)[u]) : 0.0f};
+    float s[1] = {to_float(u == thread || !b1 ? early_b1 : b1[u])};
     if (plan.by_places) {
       s[0] += inner[u];
     } else {
@@ -206,7 +211,7 @@ __global__ void __launch_bounds__(kThreads) kernel(const SqueezeExcite g) {
   }
   __syncthreads();
   for (int c = thread; c < own; c += kThreads) {
-    float total[1] = {g.b2 ? to_float(static_cast<const T*>(g.b2)[first + c]) : 0.0f};
+    float total[1] = {to_float(c == thread || !b2 ? early_b2 : b2[first + c])};
     for (int i = 0; i < shares; ++i) total[0] += sums[i * own_round + c];
     apply_step<1>(g.act2, total, 0, 0, 0, 0);
     if (kSummed)
