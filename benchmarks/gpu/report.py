@@ -38,9 +38,10 @@ def rows(result):
             yield f"| {case.name} | failed | | | {' | '.join(modes)} | | | |"
             continue
         best = f"{figure(entry['best_peer_ms'])} ({entry['best_peer'].split()[-1]})" if "best_peer" in entry else "-"
+        faster = f"{entry['faster']:.2f}x" if "faster" in entry else "-"
         peak = f"{ours['peak_bytes'] / 2**20:.0f} / {peer['peak_bytes'] / 2**20:.0f}" if "peak_bytes" in peer else f"{ours['peak_bytes'] / 2**20:.0f}"
         error = f"{entry['error_against_peer']:.2f}" if "error_against_peer" in entry else "-"
-        yield (f"| {case.name} | {figure(ours['ms'])} | {best} | {entry.get('faster', float('nan')):.2f}x | {' | '.join(modes)} | "
+        yield (f"| {case.name} | {figure(ours['ms'])} | {best} | {faster} | {' | '.join(modes)} | "
                f"{figure(ours['floor_ms'])} ({100 * ours['share_of_floor']:.0f}%) | {peak} | {error} |")
 
 
