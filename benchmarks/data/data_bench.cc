@@ -7,6 +7,8 @@
 //     consumer
 //   data_bench decode DIR - - - THREADS SECONDS
 //     whole files through libjpeg-turbo alone, from memory
+//   data_bench nvjpeg DIR - - - THREADS SECONDS
+//     whole files on the GPU, pixels back in host memory
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -22,6 +24,7 @@
 #include "base/clock.h"
 #include "base/thread_pool.h"
 #include "data/codec/jpeg.h"
+#include "data/codec/nvjpeg.h"
 #include "data/pipeline.h"
 
 using namespace pelton;
@@ -128,7 +131,8 @@ void steady(Pipeline& run, double pause) {
             ", \"paused_cpu_ms\": ", idle * 1e3));
 }
 
-void decode(const std::string& dir, int threads, double seconds) {
+void decode(const std::string& dir, int threads, double seconds, bool gpu) {
+  if (gpu && !nvjpeg_lack().empty()) fail(ErrorCode::no_device, nvjpeg_lack());
   std::vector<Tensor> files;
   for (const auto& f : std::filesystem::directory_iterator(dir))
     files.push_back(whole_file(f.path().string()));
@@ -140,7 +144,11 @@ void decode(const std::string& dir, int threads, double seconds) {
     workers.emplace_back([&] {
       while (watch.seconds() < seconds) {
         const Tensor& f = files[static_cast<size_t>(done++) % files.size()];
-        jpeg_decode({f.as<uint8_t>(), static_cast<size_t>(f.count())}, {}, "bench");
+        const Bytes bytes(f.as<uint8_t>(), static_cast<size_t>(f.count()));
+        if (gpu)
+          nvjpeg_decode(bytes, jpeg_info(bytes, "bench"), Colour::rgb);
+        else
+          jpeg_decode(bytes, {}, "bench");
       }
     });
   workers.clear();
@@ -151,14 +159,16 @@ void decode(const std::string& dir, int threads, double seconds) {
 
 int main(int argc, char** argv) {
   if (argc != 8)
-    return std::fprintf(stderr,
-                        "usage: data_bench pipeline|steady|decode DIR MATCH DTYPE BATCH THREADS SECONDS\n"),
+    return std::fprintf(
+               stderr,
+               "usage: data_bench pipeline|steady|decode|nvjpeg DIR MATCH DTYPE BATCH THREADS SECONDS\n"),
            2;
   const int threads = std::atoi(argv[6]);
   set_threads(threads);
   try {
     const std::string what = argv[1];
-    if (what == "decode") return decode(argv[2], threads, std::atof(argv[7])), 0;
+    if (what == "decode" || what == "nvjpeg")
+      return decode(argv[2], threads, std::atof(argv[7]), what == "nvjpeg"), 0;
     Pipeline run = make(argv[2], argv[3], argv[4], std::atoll(argv[5]));
     if (what == "steady")
       steady(run, std::atof(argv[7]));

@@ -2,6 +2,7 @@
 #include "data/lower.h"
 
 #include "data/evaluation.h"
+#include "data/lower_audio.h"
 #include "data/lowering.h"
 #include "ir/ops/picture.h"
 #include "ir/verify.h"
@@ -328,10 +329,12 @@ ir::ValueId lower_stages(ir::Builder& b, const PipelineSpec& spec, ir::ValueId p
   return Lowering(b, spec, pictures).run();
 }
 
-ir::ValueId lower_training(ir::Builder& b, const PipelineSpec& graph, ir::ValueId pictures, ir::ValueId epoch,
+ir::ValueId lower_training(ir::Builder& b, const PipelineSpec& graph, ir::ValueId given, ir::ValueId epoch,
                            ir::ValueId indices) {
   GraphDraw draws(b, graph.seed, epoch, indices);
-  return Lowering(b, graph, pictures, &draws).run();
+  if (!graph.stages.empty() && works_on_sound(graph.stages[0].op))
+    return lower_sounds(b, graph, given, draws);
+  return Lowering(b, graph, given, &draws).run();
 }
 
 ir::Graph lower_pipeline(const PipelineSpec& given, const std::string& output) {

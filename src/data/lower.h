@@ -14,12 +14,17 @@ namespace pelton::data {
 // stage, and one that has no IR form, is a usage error that names it.
 ir::ValueId lower_stages(ir::Builder& b, const PipelineSpec& spec, ir::ValueId pictures);
 
-// The training form cut in two: the host makes u8 pictures of one size, a graph does the rest with the same
-// draws. Cutting rounds the pictures to 8 bits there; nothing else changes.
+inline constexpr const char *kPictureField = "image", *kSoundField = "audio";
+
+// The training form cut in two: the host makes u8 pictures of one size, or sounds of one length, a graph does
+// the rest with the same draws. Cutting rounds pictures to 8 bits there; nothing else changes.
 struct TrainingSplit {
-  PipelineSpec host;   // all but the last stages on the picture; its batches hold u8 [N, H, W, C]
-  PipelineSpec graph;  // those: flips, colours, crops, erase, turns ..., normalize; may be empty
-  int64_t height = 0, width = 0;
+  // All but the last stages on the picture; its batches hold u8 [N, H, W, C]. Or on a sound: f32 [N,
+  // samples], or [N, bands, frames].
+  PipelineSpec host;
+  PipelineSpec graph;  // those: flips, colours, crops, erase, turns ..., normalize; spectra; may be empty
+  std::string field = kPictureField;  // that the graph takes
+  int64_t height = 0, width = 0;      // of pictures
 };
 // As many of the last stages as have an IR form. Stages that mix whole batches need finished pictures, so
 // with them, as with pictures whose size differs, the graph's part is empty.
@@ -27,8 +32,8 @@ TrainingSplit split_training(const PipelineSpec& spec);
 
 // Appends the graph's part. epoch: i64 [], indices: i64 [N] (Batch::epoch and Batch::indices): the draws are
 // a pure function of these and the seed, so it does not matter where and in which batch a sample is worked
-// on. Colours agree with the host's to the rounding of f32, turned pictures to one level.
-ir::ValueId lower_training(ir::Builder& b, const PipelineSpec& graph, ir::ValueId pictures, ir::ValueId epoch,
+// on. Colours and spectra agree with the host's to the rounding of f32, turned pictures to one level.
+ir::ValueId lower_training(ir::Builder& b, const PipelineSpec& graph, ir::ValueId given, ir::ValueId epoch,
                            ir::ValueId indices);
 
 // The evaluation form of a pipeline as a graph of its own: input "image" u8 [N, H, W, C] with N, H and W

@@ -105,7 +105,27 @@ void Lowering::drawn_flip(const Args& a) {
   }
 }
 
-// A part whose place is drawn; every pixel is picked by its row and column.
+// Pixels [N, h, w, C] from rows and columns i64 that broadcast to [N, h, w], as rows of one long table.
+ValueId Lowering::picked(ValueId rows, ValueId columns) {
+  const Dim n = b_.shape(value_)[0];
+  const Shape first{n, 1, 1};
+  const ValueId start =
+      b_.mul(b_.op("iota", {}, {{"dims", first}, {"axis", int64_t{0}}, {"dtype", DType::i64}}),
+             b_.scalar(DType::i64, static_cast<double>(h_.value() * w_.value())));
+  const ValueId row = b_.mul(rows, b_.scalar(DType::i64, static_cast<double>(w_.value())));
+  const ValueId table = b_.reshape(value_, {n * h_ * w_, channels_});
+  return b_.op("gather", {table, b_.add(b_.add(start, row), columns)}, {{"axis", int64_t{0}}});
+}
+
+// 0 .. size - 1 along an axis of [N, h, w].
+ValueId Lowering::along(int axis, int64_t size, DType dtype) {
+  Shape dims{1, 1, 1};
+  dims[static_cast<size_t>(axis)] = size;
+  const ValueId at = b_.op("iota", {}, {{"dims", dims}, {"axis", int64_t{axis}}, {"dtype", DType::i64}});
+  return b_.cast(at, dtype);
+}
+
+// A part whose place is drawn.
 void Lowering::drawn_crop(const Args& a) {
   const auto [w, h] = size_from(a);
   if (!h_.is_const() || !w_.is_const() || h_.value() < h || w_.value() < w)
@@ -113,19 +133,13 @@ void Lowering::drawn_crop(const Args& a) {
          where_, "pad or resize before");
   sample();
   apply_colour();
-  const Dim n = b_.shape(value_)[0];
   auto places = [&](const char* option, int64_t room, int axis, int64_t size) {
-    const ValueId start =
-        b_.op("round", {b_.mul(drawn(a, option), b_.scalar(DType::f64, static_cast<double>(room)))});
-    Shape along{1, 1, 1, 1};
-    along[static_cast<size_t>(axis)] = size;
-    const ValueId step = b_.op("iota", {}, {{"dims", along}, {"axis", int64_t{axis}}, {"dtype", DType::i64}});
-    return b_.broadcast_to(b_.add(b_.cast(start, DType::i64), step), {n, h, w, 1});
+    ValueId start = draws_->value(a.param(option), a.slot(option));
+    if (b_.rank(start) == 1) start = b_.unsqueeze(start, {1, 2});
+    start = b_.op("round", {b_.mul(start, b_.scalar(DType::f64, static_cast<double>(room)))});
+    return b_.add(b_.cast(start, DType::i64), along(axis, size, DType::i64));
   };
-  const ValueId at =
-      b_.op("concat", {places("y", h_.value() - h, kRowAxis, h), places("x", w_.value() - w, kColumnAxis, w)},
-            {{"axis", int64_t{3}}});
-  value_ = b_.op("gather_nd", {value_, at}, {{"batch_dims", int64_t{1}}});
+  value_ = picked(places("y", h_.value() - h, kRowAxis, h), places("x", w_.value() - w, kColumnAxis, w));
   resize_to(h, w);
 }
 
@@ -175,8 +189,7 @@ void Lowering::drawn_erase(const Args& a) {
   replace_where(hole, b_.constant(from_doubles(DType::u8, {channels_}, level)));
 }
 
-// rotate and affine without scaling: positions in f64, taps by grid_sample, fill where the centre falls
-// outside.
+// rotate: positions in f64, taps at the four pixels around them, fill where the centre falls outside.
 void Lowering::drawn_turn(const Args& a) {
   if (!h_.is_const() || !w_.is_const())
     fail(ErrorCode::usage, "turning pictures of open size", where_, "resize before");
@@ -184,14 +197,12 @@ void Lowering::drawn_turn(const Args& a) {
   const auto fill = fill_from(a);
   const int64_t h = h_.value(), w = w_.value();
   auto f64 = [&](double v) { return b_.scalar(DType::f64, v); };
-  const ValueId t = b_.mul(drawn(a, "angle"), f64(std::numbers::pi / 180)), c = b_.op("cos", {t}),
+  ValueId degrees = draws_->value(a.param("angle"), a.slot("angle"));
+  if (b_.rank(degrees) == 1) degrees = b_.unsqueeze(degrees, {1, 2});
+  const ValueId t = b_.mul(degrees, f64(std::numbers::pi / 180)), c = b_.op("cos", {t}),
                 s = b_.op("sin", {t});
   auto centred = [&](int axis, int64_t size) {
-    Shape along{1, 1, 1, 1};
-    along[static_cast<size_t>(axis)] = size;
-    const ValueId at = b_.cast(
-        b_.op("iota", {}, {{"dims", along}, {"axis", int64_t{axis}}, {"dtype", DType::i64}}), DType::f64);
-    return b_.add(at, f64(0.5 - static_cast<double>(size) / 2));
+    return b_.add(along(axis, size, DType::f64), f64(0.5 - static_cast<double>(size) / 2));
   };
   const ValueId dx = centred(kColumnAxis, w), dy = centred(kRowAxis, h);
   const ValueId x = b_.add(b_.sub(b_.mul(c, dx), b_.mul(s, dy)), f64(static_cast<double>(w) / 2)),
@@ -199,17 +210,29 @@ void Lowering::drawn_turn(const Args& a) {
   auto within = [&](ValueId v, int64_t size) {
     return b_.op("and", {b_.op("ge", {v, f64(0)}), b_.op("lt", {v, f64(static_cast<double>(size))})});
   };
-  const ValueId seen = b_.op("and", {within(x, w), within(y, h)});
-  auto scaled = [&](ValueId v, int64_t size) {
-    return b_.cast(b_.sub(b_.mul(v, f64(2.0 / static_cast<double>(size))), f64(1)), DType::f32);
+  const ValueId seen = b_.unsqueeze(b_.op("and", {within(x, w), within(y, h)}), {3});
+  auto pixel = [&](ValueId v, int64_t size) {  // the ends go on
+    return b_.cast(b_.op("clamp", {v, f64(0), f64(static_cast<double>(size - 1))}), DType::i64);
   };
-  const ValueId grid = b_.op("concat", {scaled(x, w), scaled(y, h)}, {{"axis", int64_t{3}}});
-  const ValueId planes = b_.transpose(b_.cast(value_, DType::f32), {0, 3, 1, 2});
-  const std::string mode = a.text("filter") == "nearest" ? "nearest" : "linear";
-  ValueId turned = b_.op("grid_sample", {planes, grid}, {{"mode", mode}, {"padding", std::string("border")}});
-  turned = b_.transpose(turned, {0, 2, 3, 1});
-  turned = b_.op("clamp", {turned, b_.scalar(DType::f32, 0), b_.scalar(DType::f32, 255)});
-  turned = b_.cast(b_.add(turned, b_.scalar(DType::f32, mode == "nearest" ? 0 : 0.5)), DType::u8);
+  ValueId turned;
+  if (a.text("filter") == "nearest") {
+    turned = picked(pixel(b_.op("floor", {y}), h), pixel(b_.op("floor", {x}), w));
+  } else {
+    const ValueId half = f64(0.5), one = f64(1), left = b_.op("floor", {b_.sub(x, half)}),
+                  top = b_.op("floor", {b_.sub(y, half)});
+    auto weight = [&](ValueId v, ValueId low) {
+      return b_.unsqueeze(b_.cast(b_.sub(b_.sub(v, half), low), DType::f32), {3});
+    };
+    const ValueId right_part = weight(x, left), low_part = weight(y, top);
+    const ValueId x0 = pixel(left, w), x1 = pixel(b_.add(left, one), w), y0 = pixel(top, h),
+                  y1 = pixel(b_.add(top, one), h);
+    auto mixed = [&](ValueId p, ValueId q, ValueId part) { return b_.add(p, b_.mul(b_.sub(q, p), part)); };
+    auto line = [&](ValueId row) {
+      return mixed(b_.cast(picked(row, x0), DType::f32), b_.cast(picked(row, x1), DType::f32), right_part);
+    };
+    turned = mixed(line(y0), line(y1), low_part);
+    turned = b_.cast(b_.add(turned, b_.scalar(DType::f32, 0.5)), DType::u8);
+  }
   std::vector<double> level(fill.begin(), fill.begin() + channels_);
   value_ = b_.select(seen, turned, b_.constant(from_doubles(DType::u8, {channels_}, level)));
 }

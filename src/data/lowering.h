@@ -45,6 +45,8 @@ class Lowering {
   Entries product(const Entries& a, const Entries& b);
   Entries drawn_matrix(const std::string& op, const Args& a);
   void recolour_drawn(const Entries& m);
+  ir::ValueId picked(ir::ValueId rows, ir::ValueId columns);
+  ir::ValueId along(int axis, int64_t size, DType dtype);
   void drawn_flip(const Args& a);
   void drawn_crop(const Args& a);
   void drawn_erase(const Args& a);

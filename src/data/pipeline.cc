@@ -16,12 +16,14 @@
 #include "base/thread_pool.h"
 #include "data/batch_builder.h"
 #include "data/evaluation.h"
+#include "data/lower.h"
 #include "data/stages.h"
 
 namespace pelton::data {
 namespace {
 
 constexpr int kReplacements = 16;  // other samples tried for a bad one
+constexpr int64_t kProbed = 100;   // samples tried until one can be read
 constexpr int64_t kBadGrace = 10;  // bad samples that never stop a run, unless bad_limit is 0
 
 // One batch in the making.
@@ -154,13 +156,44 @@ Order order_of(const PipelineSpec& spec, const Source& source, const RunOptions&
   return Order(order);
 }
 
+// Whether samples come with boxes, masks or key points; told by the first one that can be read.
+bool has_targets(const Source& source) {
+  for (int64_t i = 0; i < std::min<int64_t>(source.size(), kProbed); ++i) {
+    try {
+      const Sample s = source.read(i);
+      return std::ranges::any_of(s.fields, [](const auto& f) { return is_target(f.first); });
+    } catch (const Error& e) {
+      if (is_fatal(e.code())) throw;
+    }
+  }
+  return false;
+}
+
+// A run's description in two parts, and what it is known by.
+struct Parts {
+  Parts(const PipelineSpec& spec, const Source& source, const RunOptions& o)
+      : host(o.evaluation ? evaluation_form(spec) : training_form(spec)),
+        identity(fingerprint(host, source)) {
+    if (!o.for_graph) return;
+    if (o.evaluation) fail(ErrorCode::usage, "for_graph is for the training form", spec.name);
+    if (has_targets(source)) return;
+    TrainingSplit split = split_training(spec);
+    host = std::move(split.host);
+    graph = std::move(split.graph);
+    field = std::move(split.field);
+  }
+  PipelineSpec host, graph;
+  std::string field;     // that the graph takes
+  std::string identity;  // the same wherever the cut is
+};
+
 }  // namespace
 
 struct Pipeline::Impl {
-  Impl(PipelineSpec spec, std::shared_ptr<const Source> source, RunOptions o)
+  Impl(const PipelineSpec& spec, std::shared_ptr<const Source> source, RunOptions o)
       : options(o),
-        core(std::make_shared<Core>(SampleMaker(o.evaluation ? evaluation_form(spec) : spec, source),
-                                    order_of(spec, *source, o))) {
+        parts(spec, *source, o),
+        core(std::make_shared<Core>(SampleMaker(parts.host, source), order_of(spec, *source, o))) {
     if (options.prefetch < 1)
       fail(ErrorCode::usage, cat("prefetch is ", options.prefetch, ", not at least 1"));
   }
@@ -169,7 +202,7 @@ struct Pipeline::Impl {
   void learn_plan() {
     std::string first_error;
     const int64_t n = core->order.options().samples;
-    for (int64_t i = 0; i < std::min<int64_t>(n, 100); ++i) {
+    for (int64_t i = 0; i < std::min(n, kProbed); ++i) {
       try {
         Sample s = core->maker.make(
             core->order.at(epoch, 0, i % core->order.options().batch).index + i / core->order.options().batch,
@@ -183,7 +216,7 @@ struct Pipeline::Impl {
     }
     if (core->plan.empty())
       fail(ErrorCode::bad_format,
-           cat("none of the first ", std::min<int64_t>(n, 100),
+           cat("none of the first ", std::min(n, kProbed),
                " samples can be read; the first one: ", first_error),
            core->maker.spec().name);
     batch_bytes = plan_bytes(core->plan) * options.batch;
@@ -241,6 +274,7 @@ struct Pipeline::Impl {
   }
 
   RunOptions options;
+  Parts parts;
   std::shared_ptr<Core> core;
   std::shared_ptr<BufferPool> buffers;
   std::deque<std::shared_ptr<Work>> works;  // in flight, oldest first
@@ -256,7 +290,7 @@ Pipeline::Pipeline(PipelineSpec spec, RunOptions options)
                options) {}
 
 Pipeline::Pipeline(PipelineSpec spec, std::shared_ptr<const Source> source, RunOptions options)
-    : impl_(std::make_unique<Impl>(std::move(spec), std::move(source), options)) {}
+    : impl_(std::make_unique<Impl>(spec, std::move(source), options)) {}
 
 Pipeline::~Pipeline() {
   std::unique_lock lock(impl_->core->mutex);
@@ -324,7 +358,7 @@ PipelineState Pipeline::state() const {
       checksum(cat(o.batch, " ", o.shards, " ", o.shard, " ", static_cast<int>(o.last), " ", o.stick))
           .str()
           .substr(0, 8);
-  return {at_end ? m.epoch + 1 : m.epoch, at_end ? 0 : m.step, cat(m.core->maker.fingerprint(), "-", order)};
+  return {at_end ? m.epoch + 1 : m.epoch, at_end ? 0 : m.step, cat(m.parts.identity, "-", order)};
 }
 
 void Pipeline::restore(const PipelineState& s) {
@@ -378,6 +412,12 @@ const Source& Pipeline::source() const {
 }
 const PipelineSpec& Pipeline::spec() const {
   return impl_->core->maker.spec();
+}
+const PipelineSpec& Pipeline::graph_part() const {
+  return impl_->parts.graph;
+}
+const std::string& Pipeline::graph_field() const {
+  return impl_->parts.field;
 }
 Sample Pipeline::make_sample(int64_t index, int64_t epoch) const {
   return impl_->core->maker.make(index, epoch);

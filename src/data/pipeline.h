@@ -21,7 +21,10 @@ struct RunOptions {
   LastBatch last = LastBatch::partial;
   bool stick_to_shard = false;
   bool evaluation = false;  // the evaluation form of the stages (data/evaluation.h): nothing random
-  int prefetch = 2;         // batches made ahead, at least 1
+  // The training form without its last stages, which a graph does: Pipeline::graph_part(). Samples whose
+  // boxes, masks or key points follow the picture stay whole.
+  bool for_graph = false;
+  int prefetch = 2;  // batches made ahead, at least 1
   int64_t memory_budget_bytes = int64_t{4}
                                 << 30;  // of batches in flight; fewer are made ahead when it is short
 };
@@ -63,6 +66,10 @@ class Pipeline {
   const Order& order() const;
   const Source& source() const;
   const PipelineSpec& spec() const;
+  // With for_graph, what lower_training (data/lower.h) appends to the graph that takes the batches' field
+  // graph_field(): u8 pictures [N, H, W, C] or f32 sounds; no stages when nothing can move.
+  const PipelineSpec& graph_part() const;
+  const std::string& graph_field() const;
   PipelineReport report() const;
   // One sample with all stages done, outside any batch; its picture not finished.
   Sample make_sample(int64_t index, int64_t epoch) const;

@@ -136,7 +136,10 @@ std::string pipeline_schema_json() {
   sources.push_back(concat);
   sources.push_back(mix);
   const Json common = {
-      {"device", {{"enum", {"cpu"}}, {"default", "cpu"}}},
+      {"device",
+       {{"enum", {"cpu", "gpu"}},
+        {"description",
+         "cpu: on the host; gpu: within the training step on a GPU, or an error; unset: wherever it can"}}},
       {"when", {{"enum", {"train", "eval"}}, {"description", "in that form of the pipeline only"}}}};
   for (const StageKind& k : stage_kinds()) stages.push_back(object_of(k.schema, "op", common));
   root["$defs"]["source"]["oneOf"] = sources;

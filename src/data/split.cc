@@ -4,6 +4,7 @@
 
 #include "data/evaluation.h"
 #include "data/lower.h"
+#include "data/lower_audio.h"
 #include "data/ops/stage.h"
 
 namespace pelton::data {
@@ -54,6 +55,8 @@ TrainingSplit split_training(const PipelineSpec& given) {
   std::vector<Size> sizes;  // before each stage
   std::vector<bool> can;
   Size size;
+  SoundForm sound;
+  const bool sounds = std::ranges::none_of(stages, [](const StageSpec& s) { return s.op == "decode"; });
   int number = 0;
   bool turned = false;
   for (size_t i = 0; i < stages.size(); ++i) {
@@ -63,9 +66,16 @@ TrainingSplit split_training(const PipelineSpec& given) {
     options.erase("device");
     const Args args(kind.schema, options, s.where);
     if (kind.make_batch && s.op != "pad_longest") return out;  // nothing moves
+    const auto device = s.options.find("device");
+    const bool on_host = device != s.options.end() && device->second.texts == std::vector<std::string>{"cpu"};
     sizes.push_back(size);
-    can.push_back(!kind.make_batch && !kind.make_join && !leaves_picture(s.op) &&
-                  has_form(s, args, size, out.host.match));
+    if (works_on_sound(s.op)) {
+      can.push_back(!on_host && sounds && sound_has_form(s, sound));
+      sound = sound_behind(s, sound);
+    } else {
+      can.push_back(!on_host && !kind.make_batch && !kind.make_join && !leaves_picture(s.op) &&
+                    has_form(s, args, size, out.host.match));
+    }
     // The host composes turns into one, so only one of them can go to the graph: the last.
     if (s.op == "rotate" || s.op == "affine" || s.op == "perspective") {
       if (turned) can[i] = false;
@@ -78,6 +88,7 @@ TrainingSplit split_training(const PipelineSpec& given) {
   for (size_t i = stages.size(); i-- > 0 && (can[i] || leaves_picture(stages[i].op));)
     if (can[i]) first = i;
   if (first == stages.size()) return out;
+  if (sounds) out.field = kSoundField;
   out.height = sizes[first].h;
   out.width = sizes[first].w;
   std::vector<StageSpec> kept;

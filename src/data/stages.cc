@@ -65,8 +65,9 @@ SampleMaker::SampleMaker(PipelineSpec spec, std::shared_ptr<const Source> source
     if (auto device = options.find("device"); s.op != "decode" && device != options.end()) {
       if (device->second.kind != Param::Kind::text || device->second.texts[0] != "cpu")
         fail(ErrorCode::no_device,
-             cat("device = ", device->second.str(), ": only decode has a form for the GPU"), where,
-             "leave 'device' out");
+             cat("device = ", device->second.str(), ": ", s.op,
+                 " runs on a GPU only within a training step that takes it"),
+             where, "leave 'device' out: the trainer moves what it can by itself");
       options.erase(device);
     }
     const StageKind& kind = stage_kind(s.op, where);
@@ -152,12 +153,12 @@ void SampleMaker::finish(Batch& batch) const {
     });
 }
 
-std::string SampleMaker::fingerprint() const {
-  std::string text = cat(spec_.seed, " ", spec_.match, " ", spec_.source.shuffle, " ", spec_.bad_samples, " ",
-                         source_->identity());
-  if (spec_.source.shuffle_window) append(text, cat(" window ", spec_.source.shuffle_window));
-  if (spec_.bucket) append(text, cat(" bucket ", spec_.bucket));
-  for (const StageSpec& s : spec_.stages)
+std::string fingerprint(const PipelineSpec& spec, const Source& source) {
+  std::string text = cat(spec.seed, " ", spec.match, " ", spec.source.shuffle, " ", spec.bad_samples, " ",
+                         source.identity());
+  if (spec.source.shuffle_window) append(text, cat(" window ", spec.source.shuffle_window));
+  if (spec.bucket) append(text, cat(" bucket ", spec.bucket));
+  for (const StageSpec& s : spec.stages)
     if (s.op != "cache") append(text, cat("|", s.op, ":", text_of(s.options)));
   return checksum(text).str().substr(0, 16);
 }

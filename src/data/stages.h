@@ -17,6 +17,9 @@ std::unique_ptr<Source> open_source(const SourceSpec& spec, const std::string& f
 
 Match match_from(const std::string& s);  // of a checked description
 
+// Of all that decides what sample i of the training form looks like, and when it comes.
+std::string fingerprint(const PipelineSpec& training, const Source& source);
+
 class SampleMaker {
  public:
   // Stages are checked and bound to their options here, so that a wrong option never waits for its first
@@ -33,7 +36,6 @@ class SampleMaker {
 
   const PipelineSpec& spec() const { return spec_; }
   const Source& source() const { return *source_; }
-  std::string fingerprint() const;  // of all that decides what sample i looks like
 
   // Thread time so far, in nanoseconds: reading, then each stage.
   const std::atomic<int64_t>& read_ns() const { return times_[0]; }

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "data/lower.h"
+
 namespace pelton::train {
 
 using data::Pipeline;
@@ -67,13 +69,15 @@ Loader::Loader(std::unique_ptr<Pipeline> pipeline, Wanted wanted, int64_t rows)
     fail(ErrorCode::not_found, "the data holds no samples", pipeline_->spec().name);
   pipeline_->restore(start);
   const std::string where = cat("data of ", pipeline_->spec().name);
+  in_step_ = !pipeline_->graph_part().stages.empty();
   for (const nn::ModelInput& in : wanted_.inputs) {
     fields_.push_back(find_field(first, in.name, wanted_.inputs.size() == 1));
     const Tensor& t = first.at(fields_.back());
-    if (!fits(sample_dims(t), in.sample))
+    const Dims sample = finished(fields_.back(), t);
+    if (!fits(sample, in.sample))
       fail(ErrorCode::bad_shape,
-           cat("a sample of field '", fields_.back(), "' is ", sample_dims(t), ", the model's input '",
-               in.name, "' takes ", in.sample),
+           cat("a sample of field '", fields_.back(), "' is ", sample, ", the model's input '", in.name,
+               "' takes ", in.sample),
            where, "change the model's options, or resize and crop in the pipeline");
     if (t.dtype() == DType::string || (is_int(in.dtype) && is_float(t.dtype())))
       fail(ErrorCode::bad_type,
@@ -88,6 +92,19 @@ Loader::Loader(std::unique_ptr<Pipeline> pipeline, Wanted wanted, int64_t rows)
     const Tensor& t = first.at(target_field_);
     soft_ = wanted_.soft && is_float(t.dtype()) && shares_of_classes(t);
   }
+}
+
+// Dims of a sample as the model sees it: behind the stages that the step holds.
+Dims Loader::finished(const std::string& field, const Tensor& t) const {
+  if (!in_step_ || field != pipeline_->graph_field()) return sample_dims(t);
+  ir::Graph probe;
+  const auto given = probe.add_input(ir::Type::tensor(t.dtype(), to_shape(t.dims())), field);
+  const auto epoch = probe.add_input(ir::Type::tensor(DType::i64, {}), "epoch");
+  const auto indices = probe.add_input(ir::Type::tensor(DType::i64, {t.dims()[0]}), "indices");
+  ir::Builder b(probe);
+  const ir::ValueId made = data::lower_training(b, pipeline_->graph_part(), given, epoch, indices);
+  const Shape& shape = b.shape(made);
+  return *as_dims(Shape(shape.begin() + 1, shape.end()));
 }
 
 // One share for each class of a model with one label a sample.
@@ -105,14 +122,16 @@ std::vector<std::optional<InputForm>> Loader::forms(const std::vector<double>& m
   for (size_t i = 0; i < fields_.size(); ++i) {
     const nn::ModelInput& in = wanted_.inputs[i];
     const Tensor& t = first.at(fields_[i]);
+    const bool in_step = in_step_ && fields_[i] == pipeline_->graph_field();
     bool normalised = !mean.empty() && in.dtype == DType::f32;
     if (normalised && (in.sample.empty() || static_cast<int64_t>(mean.size()) != in.sample[0]))
       fail(ErrorCode::bad_shape, cat("data.mean has ", mean.size(), " numbers for samples of ", in.sample));
-    if (t.dtype() == in.dtype && sample_dims(t) == in.sample && !normalised) {
+    if (t.dtype() == in.dtype && sample_dims(t) == in.sample && !normalised && !in_step) {
       out.emplace_back();
       continue;
     }
-    InputForm form{t.dtype(), sample_dims(t), {}, {}};
+    InputForm form{t.dtype(), sample_dims(t), {}, {}, {}};
+    if (in_step) form.stages = pipeline_->graph_part();
     if (normalised) form.mean = mean, form.std = std;
     out.emplace_back(std::move(form));
   }
@@ -153,6 +172,10 @@ bool Loader::next(TrainBatch& out) {
   out.inputs.clear();
   out.valid = batch.count() - batch.padding;
   for (const std::string& field : fields_) out.inputs.push_back(padded(batch.at(field), rows_));
+  if (in_step_) {
+    out.inputs.push_back(Tensor::scalar<int64_t>(batch.epoch));
+    out.inputs.push_back(padded(Tensor::from<int64_t>({batch.count()}, batch.indices), rows_));
+  }
   Tensor target = target_field_.empty() ? batch.at(fields_[0]) : batch.at(target_field_);
   if (wanted_.target == "label" && !soft_)
     target = label_rows(batch, target);
@@ -175,7 +198,7 @@ bool Loader::next(TrainBatch& out) {
 Loaders make_loaders(const Recipe& r, const Wanted& wanted) {
   const DataRecipe& d = r.data;
   int64_t eval_rows = d.eval_batch ? d.eval_batch : d.batch;
-  data::RunOptions train_options{.batch = d.batch};
+  data::RunOptions train_options{.batch = d.batch, .for_graph = true};
   if (d.drop_last) train_options.last = data::LastBatch::drop;
   data::RunOptions eval_options{.batch = eval_rows, .evaluation = true};
   data::PipelineSpec spec;
@@ -230,6 +253,10 @@ Loaders make_loaders(const Recipe& r, const Wanted& wanted) {
   Wanted for_training = wanted;
   for_training.soft = true;  // evaluation counts classes
   out.train = std::make_unique<Loader>(pipeline(spec, source, train_options), for_training, d.batch);
+  if (out.train->needs_whole()) {
+    train_options.for_graph = false;
+    out.train = std::make_unique<Loader>(pipeline(spec, source, train_options), for_training, d.batch);
+  }
   data::PipelineSpec eval_spec = d.eval ? *d.eval : spec;
   eval_spec.source.shuffle = false;
   if (d.eval || eval_source)

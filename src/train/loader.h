@@ -13,7 +13,9 @@
 namespace pelton::train {
 
 struct TrainBatch {
-  std::vector<Tensor> inputs;  // one a model input, `rows` rows each
+  // One a model input, `rows` rows each; then, where the step holds stages of the pipeline, the epoch i64 []
+  // and the samples' indices i64 [rows].
+  std::vector<Tensor> inputs;
   Tensor target;
   int64_t valid = 0;  // rows that count; the rest is padding
 };
@@ -30,7 +32,8 @@ struct Wanted {
 
 class Loader {
  public:
-  // `rows`: of a batch; short ones are padded with zeros to it.
+  // `rows`: of a batch; short ones are padded with zeros to it. Stages that the pipeline leaves to a graph
+  // (data::RunOptions::for_graph) become part of the step, by the forms of the inputs.
   Loader(std::unique_ptr<data::Pipeline> pipeline, Wanted wanted, int64_t rows);
   // False at the end of an epoch; the next call starts the next one.
   bool next(TrainBatch& batch);
@@ -40,12 +43,15 @@ class Loader {
   // Forms of the inputs as the data gives them, found from its first sample; none where they fit already.
   std::vector<std::optional<InputForm>> forms(const std::vector<double>& mean,
                                               const std::vector<double>& std) const;
+  // Samples are their own target, so the pipeline has to finish them.
+  bool needs_whole() const { return in_step_ && target_field_.empty(); }
   // Targets are shares of classes, f32 [rows, classes].
   bool soft() const { return soft_; }
   std::string state() const { return pipeline_->state().str(); }
   void restore(const std::string& state) { pipeline_->restore(data::PipelineState::parse(state)); }
 
  private:
+  Dims finished(const std::string& field, const Tensor& t) const;
   bool shares_of_classes(const Tensor& labels) const;
   Tensor label_rows(const data::Batch& batch, const Tensor& t) const;
   std::unique_ptr<data::Pipeline> pipeline_;
@@ -53,6 +59,7 @@ class Loader {
   int64_t rows_;
   std::vector<std::string> fields_;  // one a model input
   std::string target_field_;         // empty: the first input is its own target
+  bool in_step_ = false;             // the step holds stages of the pipeline
   bool soft_ = false;
 };
 

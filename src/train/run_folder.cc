@@ -64,7 +64,7 @@ TrainedModel trained_model(const std::string& path) {
     for (const nn::ModelInput& in : model->inputs()) {
       o.forms.emplace_back();
       if (in.dtype == DType::f32 && !in.sample.empty())
-        o.forms.back() = InputForm{in.dtype, in.sample, r.data.mean, r.data.std};
+        o.forms.back() = InputForm{in.dtype, in.sample, r.data.mean, r.data.std, {}};
     }
   TrainedModel out{build_inference(*model, o), r.name};
   std::string folder = path + "/checkpoints", best = folder + "/best.safetensors";

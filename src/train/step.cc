@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "autodiff/autodiff.h"
+#include "data/lower.h"
 #include "train/pad_classes.h"
 
 namespace pelton::train {
@@ -39,8 +40,9 @@ ValueId adapt(Builder& b, ValueId x, const nn::ModelInput& want, const InputForm
   size_t rank = want.sample.size();
   x = b.cast(x, want.dtype);
   if (bytes && want.dtype == DType::f32) x = b.mul(x, b.like(x, 1.0 / 255));
-  bool channels_last = rank == 3 && form.sample.size() == 3 && form.sample != want.sample &&
-                       form.sample == Dims{want.sample[1], want.sample[2], want.sample[0]};
+  const Shape have(b.shape(x).begin() + 1, b.shape(x).end());
+  bool channels_last = rank == 3 && have != to_shape(want.sample) &&
+                       have == to_shape({want.sample[1], want.sample[2], want.sample[0]});
   if (channels_last) x = b.transpose(x, {0, 3, 1, 2});
   if (!form.mean.empty()) {
     Shape channel(rank, Dim(1));
@@ -57,32 +59,44 @@ ValueId adapt(Builder& b, ValueId x, const nn::ModelInput& want, const InputForm
   return b.reshape(x, shape);
 }
 
-struct Inputs {
-  std::vector<ValueId> raw;  // the model's, as the data gives them
-  ValueId target, valid, mix;
+// What the data gives for the model.
+struct Given {
+  std::vector<ValueId> raw;  // one a model input
+  ValueId epoch, indices;    // where stages of a pipeline draw
 };
 
-std::vector<ValueId> add_model_inputs(StepGraph& s, const Trainable& model, const StepOptions& o,
-                                      const Dim& batch) {
-  std::vector<ValueId> out;
+Given add_model_inputs(StepGraph& s, const Trainable& model, const StepOptions& o, const Dim& batch) {
+  Given out;
   std::vector<nn::ModelInput> wanted = model.inputs();
   for (size_t i = 0; i < wanted.size(); ++i) {
     bool given = i < o.forms.size() && o.forms[i];
     DType dtype = given ? o.forms[i]->dtype : wanted[i].dtype;
     Shape shape{batch};
     for (int64_t d : given ? o.forms[i]->sample : wanted[i].sample) shape.emplace_back(d);
-    out.push_back(s.graph.add_input(Type::tensor(dtype, shape), wanted[i].name));
+    out.raw.push_back(s.graph.add_input(Type::tensor(dtype, shape), wanted[i].name));
     s.inputs.push_back(wanted[i].name);
+  }
+  if (std::ranges::any_of(o.forms, [](const auto& f) { return f && f->stages; })) {
+    out.epoch = s.graph.add_input(Type::tensor(DType::i64, {}), "epoch");
+    out.indices = s.graph.add_input(Type::tensor(DType::i64, {batch}), "indices");
+    s.inputs.insert(s.inputs.end(), {"epoch", "indices"});
   }
   return out;
 }
 
-std::vector<ValueId> adapted(Net& net, const Trainable& model, const StepOptions& o,
-                             std::vector<ValueId> raw) {
+std::vector<ValueId> adapted(Net& net, const Trainable& model, const StepOptions& o, const Given& given) {
   std::vector<nn::ModelInput> wanted = model.inputs();
-  for (size_t i = 0; i < raw.size(); ++i)
-    if (i < o.forms.size() && o.forms[i]) raw[i] = adapt(net.builder(), raw[i], wanted[i], *o.forms[i]);
-  return raw;
+  std::vector<ValueId> out = given.raw;
+  for (size_t i = 0; i < out.size(); ++i) {
+    if (i >= o.forms.size() || !o.forms[i]) continue;
+    Builder& b = net.builder();
+    if (o.forms[i]->stages) {
+      b.set_name(cat(kStages, "/", wanted[i].name));
+      out[i] = data::lower_training(b, *o.forms[i]->stages, out[i], given.epoch, given.indices);
+    }
+    out[i] = adapt(b, out[i], wanted[i], *o.forms[i]);
+  }
+  return out;
 }
 
 // The type of the target follows from the model's output, which a throw-away build tells.
@@ -90,8 +104,8 @@ Type find_target_type(const Trainable& model, const StepOptions& o, const Dim& b
   StepGraph probe;
   Net net(probe.graph, {.draw = false});
   StepOptions plain = o;
-  std::vector<ValueId> raw = add_model_inputs(probe, model, plain, batch);
-  ValueId y = model.build(net, adapted(net, model, plain, raw));
+  const Given given = add_model_inputs(probe, model, plain, batch);
+  ValueId y = model.build(net, adapted(net, model, plain, given));
   return target_type(o.loss, net.builder().type(y), model.class_axis());
 }
 
@@ -145,7 +159,7 @@ class StepBuilder {
 
  private:
   void add_inputs() {
-    raw_ = add_model_inputs(s_, model_, o_, o_.batch);
+    given_ = add_model_inputs(s_, model_, o_, o_.batch);
     auto add = [&](Type type, const std::string& name) {
       s_.inputs.push_back(name);
       return s_.graph.add_input(std::move(type), name);
@@ -208,9 +222,11 @@ class StepBuilder {
 
   // Micro-batches share parameters and hand statistics on to one another.
   void forward(size_t m) {
-    std::vector<ValueId> in;
-    for (ValueId v : raw_) in.push_back(rows(b_, v, static_cast<int64_t>(m) * size_, size_));
-    in = adapted(net_, model_, o_, in);
+    Given part = given_;
+    auto cut = [&](ValueId& v) { v = rows(b_, v, static_cast<int64_t>(m) * size_, size_); };
+    std::ranges::for_each(part.raw, cut);
+    if (part.indices) cut(part.indices);
+    std::vector<ValueId> in = adapted(net_, model_, o_, part);
     set_valid(m);
     if (o_.mix)
       for (ValueId& v : in) v = blend_reversed(b_, v, mix_);
@@ -401,7 +417,8 @@ class StepBuilder {
   int64_t size_ = 0;                               // of a micro-batch
   std::vector<std::pair<NodeId, NodeId>> passes_;  // first nodes of forward and backward, by micro-batch
   std::vector<ValueId> targets_, sums_, correct_;  // by micro-batch
-  std::vector<ValueId> raw_, values_, grads_;
+  Given given_;
+  std::vector<ValueId> values_, grads_;
   ValueId target_, valid_, mix_, loss_, count_, divisor_, norm_, finite_;
   ValueId scale_, good_, tolerable_;  // of loss scaling
   ValueId factor_;                    // of the gradients; none: 1
@@ -419,13 +436,13 @@ StepGraph build_eval_step(const Trainable& model, const StepOptions& o) {
   StepGraph s{Graph(cat(model.name(), "_eval")), {}, {}, {}, {}, 0};
   Net net(s.graph, {.draw = false});
   Builder& b = net.builder();
-  std::vector<ValueId> raw = add_model_inputs(s, model, o, o.batch);
+  const Given given = add_model_inputs(s, model, o, o.batch);
   std::string target = target_name(o.loss);
   ValueId t = s.graph.add_input(find_target_type(model, o, o.batch), target);
   ValueId valid = s.graph.add_input(Type::tensor(DType::i64, {}), "valid");
   s.inputs.push_back(target);
   s.inputs.emplace_back("valid");
-  ValueId y = with_classes(b, model.build(net, adapted(net, model, o, raw)), model, o);
+  ValueId y = with_classes(b, model.build(net, adapted(net, model, o, given)), model, o);
   net.set_valid(valid);
   LossOptions plain = o.loss;
   plain.label_smoothing = 0;
@@ -449,8 +466,8 @@ Graph build_inference(const Trainable& model, const StepOptions& o) {
   StepGraph s{Graph(model.name()), {}, {}, {}};
   s.graph.symbols->ranges["N"] = {1, INT64_MAX};
   Net net(s.graph, {.draw = false});
-  std::vector<ValueId> raw = add_model_inputs(s, model, o, Dim::symbol("N"));
-  s.graph.add_output(model.build(net, adapted(net, model, o, raw)), model.output());
+  const Given given = add_model_inputs(s, model, o, Dim::symbol("N"));
+  s.graph.add_output(model.build(net, adapted(net, model, o, given)), model.output());
   return std::move(s.graph);
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "autodiff/recompute.h"
+#include "data/spec.h"
 #include "train/loss.h"
 #include "train/model.h"
 #include "train/optimizer/optimizer.h"
@@ -24,6 +25,9 @@ struct InputForm {
   DType dtype = DType::f32;
   Dims sample;                    // dims of a sample as the data gives it
   std::vector<double> mean, std;  // of each channel, of values divided by 255 where they are u8
+  // The pipeline's part for the graph (data::lower_training), which comes before all that: the data gives u8
+  // pictures or sounds, and the step takes "epoch" and "indices" for its draws.
+  std::optional<data::PipelineSpec> stages;
 };
 
 // Parameters whose names match a pattern ("*" stands for any text) share these settings; the first matching
@@ -74,6 +78,8 @@ struct StepOptions {
 // Nodes that update state are named below it; their arithmetic stays in f32
 // (compiler::Options::full_precision).
 inline constexpr const char* kUpdate = "update";
+// So are those of a pipeline's stages, with the same arithmetic.
+inline constexpr const char* kStages = "stages";
 
 struct StepGraph {
   ir::Graph graph;
@@ -83,7 +89,8 @@ struct StepGraph {
   int64_t activation_budget_bytes = 0;       // what the budget leaves for results kept between the passes
 };
 
-// Inputs: the model's, then "label" or "target", then "valid" and "mix" where asked for.
+// Inputs: the model's, then "epoch" (i64 []) and "indices" (i64 [batch], of the samples) where a form has
+// stages, then "label" or "target", then "valid" and "mix" where asked for.
 // Outputs: loss (mean), count, lr; grad_norm where clipped or scaled; loss_scale where scaled (as it was in
 // this step); correct where asked for.
 StepGraph build_train_step(const Trainable& model, const StepOptions& o);

@@ -79,7 +79,7 @@ struct Trainer::Impl {
     step.schedule = make_schedule(recipe, updates, epoch_updates);
     compile_options.precision = recipe.precision;
     compile_options.full_precision.insert(recipe.full_precision.begin(), recipe.full_precision.end());
-    compile_options.full_precision.insert(kUpdate);
+    compile_options.full_precision.insert({kUpdate, kStages});
     step.scaling = recipe.scaling;
     step.ahead = options.target.kind != device::Kind::cpu;
     if (step.ahead && (recipe.precision == "bf16" || recipe.precision == "fp16"))
@@ -110,7 +110,20 @@ struct Trainer::Impl {
     loaders = make_loaders(recipe, wanted);
     step.loss.soft = loaders.train->soft();
     step.forms = loaders.train->forms(recipe.data.mean, recipe.data.std);
+    for (const std::optional<InputForm>& form : step.forms)
+      if (form && form->stages) check_devices(*form->stages);
     if (loaders.eval) eval_forms = loaders.eval->forms(recipe.data.mean, recipe.data.std);
+  }
+
+  // A stage that names the GPU never runs elsewhere.
+  void check_devices(const data::PipelineSpec& stages) const {
+    if (options.target.kind != device::Kind::cpu) return;
+    for (const data::StageSpec& s : stages.stages)
+      if (auto it = s.options.find("device");
+          it != s.options.end() && it->second.texts == std::vector<std::string>{"gpu"})
+        fail(ErrorCode::no_device,
+             cat("device = \"gpu\" for ", s.op, ", but the training step is on the CPU"), s.where,
+             "train with --device cuda, or leave 'device' out");
   }
 
   static void report_memory(const StepGraph& graph) {

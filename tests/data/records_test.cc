@@ -187,6 +187,20 @@ TEST_CASE("lmdb: records in order of their keys, in pages of their own where the
   auto cut = content;
   cut.resize(cut.size() - 8192);
   broken({"leads to page"}, cut);
+  // All pointers of a leaf lead to its last node, which is its largest.
+  int leaves = 0;
+  for (size_t page = 2; page * 4096 < content.size(); ++page) {
+    std::string crafted = content;
+    char* p = crafted.data() + page * 4096;
+    uint16_t kind = 0, end = 0;
+    std::memcpy(&kind, p + 10, 2);
+    std::memcpy(&end, p + 12, 2);
+    if (kind != 2 || end < 20) continue;
+    for (char* at = p + 16; at < p + end - 2; at += 2) std::memcpy(at, p + end - 2, 2);
+    broken({"nodes overlap", cat("page ", page).c_str()}, crafted);
+    ++leaves;
+  }
+  CHECK(leaves > 0);
   // Any damage is told, or does no harm: every byte of the headers and of the first nodes, at several values.
   for (size_t page = 0; page * 4096 < content.size(); ++page)
     for (size_t at = 0; at < 400; at += page < 2 ? 1 : 3)

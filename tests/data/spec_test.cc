@@ -70,7 +70,7 @@ TEST_CASE("mistakes are refused with the line and the nearest right name") {
                [] { pipeline("[[stage]]\nop = \"resize\"\nsize = 0\n"); });
   expect_error(ErrorCode::usage, {"takes a list of numbers, not a distribution"},
                [] { pipeline("[[stage]]\nop = \"resize\"\nsize = { uniform = [1, 2] }\n"); });
-  expect_error(ErrorCode::no_device, {"only decode has a form for the GPU"},
+  expect_error(ErrorCode::no_device, {"within a training step"},
                [] { pipeline("[[stage]]\nop = \"rotate\"\nangle = 1\ndevice = \"gpu\"\n"); });
   expect_error(ErrorCode::usage, {"there is no picture yet", "decode stage first"}, [] {
     Pipeline p = pipeline("[[stage]]\nop = \"resize\"\nsize = 4\n");

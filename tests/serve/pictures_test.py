@@ -77,8 +77,8 @@ def prepare(folder, match="none"):
     return folder
 
 
-def from_pipeline(folder):
-    run("data", "p.toml", "--eval", "--batch=2", "--save", "batch", cwd=folder)
+def from_pipeline(folder, count=2):
+    run("data", "p.toml", "--eval", f"--batch={count}", "--save", "batch", cwd=folder)
     return np.load(folder / "batch" / "image.npy")
 
 
@@ -145,3 +145,61 @@ def test_pixels_give_the_same_tensor(serve, tmp_path, match):
     add_model(serve.repository, "seen", config, files={"1/model.pelton": plan})
     got = answered(serve(), {"name": "x", "datatype": "UINT8", "shape": [1, 31, 40, 3]}, PIXELS.tobytes())
     np.testing.assert_array_equal(got, one)
+
+
+TRAINED = """version = 1
+model = { name = "mlp", features = 1728, hidden = [], classes = 2, weights = "zero.npz" }
+data = { train = "p.toml", batch = 1 }
+step = { steps = 1 }
+optimizer = { name = "sgd", lr = 2.0 }
+output = { folder = "run", html = false, tensorboard = false }
+"""
+
+
+def seen_by_training(folder):
+    """A linear classifier that starts at zero: one step of rate 2 adds the picture to the row of its label, whose
+    probability was one half."""
+    np.savez(folder / "zero.npz", **{"0.weight": np.zeros((2, 1728), np.float32), "0.bias": np.zeros(2, np.float32)})
+    (folder / "t.toml").write_text(TRAINED)
+    run("train", "t.toml", cwd=folder)
+    raw = sorted((folder / "run" / "checkpoints").glob("step-*"))[-1].read_bytes()
+    size, = struct.unpack("<Q", raw[:8])
+    begin, end = json.loads(raw[8:8 + size])["0.weight"]["data_offsets"]
+    weights = np.frombuffer(raw[8 + size + begin:8 + size + end], np.float32).reshape(2, 3, 24, 24)
+    np.testing.assert_array_equal(weights[0], -weights[1])
+    return weights[:1]
+
+
+@pytest.mark.parametrize("match", ["pillow", "none"])
+def test_training_sees_the_same_tensor(serve, tmp_path, match):
+    """The training step holds the stages behind the resize; a matched pipeline loses no bit by that, another one is
+    rounded to 8 bits where the step begins: half a level."""
+    folder = prepare(tmp_path / "work", match)
+    head = PIPELINE.replace("MATCH", match)
+    fixed = head[:head.index("[[stage]]\nop = \"random")] + """[[stage]]
+op = "resize"
+size = [30, 28]
+[[stage]]
+op = "crop"
+size = 24
+[[stage]]
+op = "flip"
+horizontal = true
+[[stage]]
+op = "normalize"
+"""
+    (folder / "p.toml").write_text(fixed)
+    (folder / "list.txt").write_text("b.png 0\n")
+    run("compile", "seen.plt", "--preprocess", "p.toml", "-o", "seen.pelton", cwd=folder)
+    expected = from_pipeline(folder, 1)
+    np.testing.assert_array_equal(run_images(folder, "b.png"), expected)
+    add_model(serve.repository, "seen", 'backend: "pelton" max_batch_size: 8',
+              files={"1/model.pelton": (folder / "seen.pelton").read_bytes()})
+    got = answered(serve(), {"name": "x", "datatype": "BYTES", "shape": [1, 1]}, element((folder / "b.png").read_bytes()))
+    np.testing.assert_array_equal(got, expected)
+    trained = seen_by_training(folder)
+    bound = 0 if match == "pillow" else 0.5 / 255 / 0.224
+    np.testing.assert_allclose(trained, expected, rtol=0, atol=bound * 1.001)
+    (folder / "p.toml").write_text(fixed.replace('op = "flip"', 'op = "flip"\ndevice = "gpu"'))
+    refused = run("train", "t.toml", "--device", "cpu", "--set", "output.folder=other", cwd=folder, code=1)
+    assert 'device = "gpu" for flip' in refused.stderr and "on the CPU" in refused.stderr

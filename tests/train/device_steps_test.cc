@@ -7,6 +7,7 @@
 #include <map>
 
 #include "compiler/compile.h"
+#include "data/lower.h"
 #include "ir/text.h"
 #include "register/registry.h"
 #include "support/skip.h"
@@ -56,8 +57,10 @@ std::vector<Case> cases() {
 }
 
 // How often each node is not taken, by op, types and reason.
-std::map<std::string, int> on_host(const Case& c, const std::string& precision) {
+std::map<std::string, int> on_host(const Case& c, const std::string& precision,
+                                   const std::optional<InputForm>& form = {}) {
   StepOptions o;
+  if (form) o.forms = {form};
   o.batch = 4;
   o.draw = false;
   o.optimizer = c.optimizer;
@@ -68,6 +71,7 @@ std::map<std::string, int> on_host(const Case& c, const std::string& precision) 
   StepGraph step = build_train_step(*named_model(c.model, c.options), o);
   compiler::Options how;
   how.precision = precision;
+  how.full_precision = {kUpdate, kStages};
   const device::Target target = device::cuda_target(90);
   const runtime::Plan plan = compiler::compile(std::move(step.graph), target, how, registry());
   std::map<std::string, int> out;
@@ -101,4 +105,58 @@ TEST_CASE("every node of a training step runs on the GPU") {
       for (const auto& [node, count] : on_host(c, precision)) append(all, cat("\n", count, " x ", node));
       CHECK(all == "");
     }
+}
+
+TEST_CASE("every node of a pipeline's stages runs on the GPU") {
+  if (registry().candidates("matmul", device::Kind::cuda).empty()) PELTON_SKIP("this build has no CUDA");
+  auto between = [](double low, double high) {
+    data::Param p;
+    p.kind = data::Param::Kind::uniform;
+    p.numbers = {low, high};
+    return p;
+  };
+  const data::Param sometimes = [] {
+    data::Param p;
+    p.kind = data::Param::Kind::coin;
+    p.numbers = {0.5};
+    return p;
+  }();
+  data::PipelineSpec pictures;
+  pictures.stages = {{"decode", {}, ""},
+                     {"random_resized_crop", {{"size", 72}}, ""},
+                     {"rotate", {{"angle", between(-10, 10)}}, ""},
+                     {"crop", {{"size", 64}, {"x", between(0, 1)}, {"y", between(0, 1)}}, ""},
+                     {"flip", {}, ""},
+                     {"brightness", {{"factor", between(0.6, 1.4)}}, ""},
+                     {"contrast", {{"factor", between(0.6, 1.4)}}, ""},
+                     {"saturation", {{"factor", between(0.6, 1.4)}}, ""},
+                     {"hue", {{"degrees", between(-20, 20)}}, ""},
+                     {"grayscale", {{"probability", sometimes}}, ""},
+                     {"posterize", {{"probability", sometimes}}, ""},
+                     {"solarize", {{"probability", sometimes}}, ""},
+                     {"erase", {}, ""},
+                     {"normalize", {}, ""}};
+  data::PipelineSpec sounds;
+  sounds.stages = {{"decode_audio", {}, ""},
+                   {"fit_audio", {{"samples", 8000}}, ""},
+                   {"preemphasis", {}, ""},
+                   {"mel_spectrogram", {{"mels", 40}}, ""},
+                   {"to_decibels", {{"top_db", 80}}, ""},
+                   {"spec_augment", {}, ""}};
+  const Case of_pictures = {"mobilenet_v2", {{"size", int64_t{64}}, {"classes", int64_t{10}}}},
+             of_sounds = {"mlp", {{"features", int64_t{40 * 51}}, {"classes", int64_t{10}}}};
+  for (const auto& [spec, model, moved, form] :
+       {std::tuple{pictures, of_pictures, size_t{12}, InputForm{DType::u8, {72, 72, 3}, {}, {}, {}}},
+        std::tuple{sounds, of_sounds, size_t{4}, InputForm{DType::f32, {8000}, {}, {}, {}}}}) {
+    InputForm staged = form;
+    staged.stages = data::split_training(spec).graph;
+    CHECK(staged.stages->stages.size() == moved);
+    for (const char* precision : {"fp32", "bf16"}) {
+      CAPTURE(precision);
+      std::string all;
+      for (const auto& [node, count] : on_host(model, precision, staged))
+        append(all, cat("\n", count, " x ", node));
+      CHECK(all == "");
+    }
+  }
 }

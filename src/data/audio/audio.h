@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "data/codec/codec.h"
 
@@ -30,6 +31,10 @@ struct SpectrogramOptions {
   double power = 2;                            // 1: magnitude, 2: power
   bool centre = true;                          // frames are centred on multiples of hop; ends are mirrored
 };
+int64_t frame_count(int64_t samples, const SpectrogramOptions& o);
+// Where element i of a frame lies in a signal of n samples.
+int64_t frame_sample(int64_t frame, int64_t i, int64_t n, const SpectrogramOptions& o);
+std::vector<float> hann_window(const SpectrogramOptions& o);  // [fft], zero outside the window
 // f32 [samples] -> f32 [fft / 2 + 1, frames]
 Tensor spectrogram(const Tensor& signal, const SpectrogramOptions& o);
 
@@ -39,6 +44,7 @@ Tensor mel_filters(int64_t mels, int64_t fft, int rate, double low_hz, double hi
 Tensor apply_filters(const Tensor& filters, const Tensor& spectrum);  // [m, f] x [f, t]
 // 10 * log10(max(x, floor) / reference), cut to top_db below the largest value when top_db > 0.
 Tensor decibels(const Tensor& power, double reference, double floor, double top_db);
+Tensor cosine_table(int64_t bands, int64_t coefficients);  // f32 [coefficients, bands]
 // Orthonormal DCT-II over the first dimension, the first `coefficients` rows kept.
 Tensor cosine_transform(const Tensor& spectrum, int64_t coefficients);
 

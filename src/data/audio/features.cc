@@ -59,6 +59,22 @@ Tensor preemphasized(const Tensor& signal, double coefficient) {
   return out;
 }
 
+int64_t frame_count(int64_t n, const SpectrogramOptions& o) {
+  return o.centre ? n / o.hop + 1 : (n - o.fft) / o.hop + 1;
+}
+
+int64_t frame_sample(int64_t frame, int64_t i, int64_t n, const SpectrogramOptions& o) {
+  return mirrored(frame * o.hop - (o.centre ? o.fft / 2 : 0) + i, n);
+}
+
+std::vector<float> hann_window(const SpectrogramOptions& o) {
+  std::vector<float> window(static_cast<size_t>(o.fft), 0.f);
+  for (int64_t i = 0; i < o.window; ++i)  // periodic
+    window[static_cast<size_t>((o.fft - o.window) / 2 + i)] = static_cast<float>(
+        0.5 - 0.5 * std::cos(2 * std::numbers::pi * static_cast<double>(i) / static_cast<double>(o.window)));
+  return window;
+}
+
 Tensor spectrogram(const Tensor& signal, const SpectrogramOptions& o) {
   const int64_t n = signal.count();
   if (signal.rank() != 1)
@@ -70,11 +86,8 @@ Tensor spectrogram(const Tensor& signal, const SpectrogramOptions& o) {
     fail(ErrorCode::usage, cat("window = ", o.window, " and hop = ", o.hop, " do not fit fft = ", o.fft));
   if (n == 0 || (!o.centre && n < o.fft))
     fail(ErrorCode::bad_shape, cat("a signal of ", n, " samples is shorter than one frame"));
-  const int64_t frames = o.centre ? n / o.hop + 1 : (n - o.fft) / o.hop + 1, bins = o.fft / 2 + 1;
-  std::vector<float> window(static_cast<size_t>(o.fft), 0.f);
-  for (int64_t i = 0; i < o.window; ++i)  // periodic Hann
-    window[static_cast<size_t>((o.fft - o.window) / 2 + i)] = static_cast<float>(
-        0.5 - 0.5 * std::cos(2 * std::numbers::pi * static_cast<double>(i) / static_cast<double>(o.window)));
+  const int64_t frames = frame_count(n, o), bins = o.fft / 2 + 1;
+  const std::vector<float> window = hann_window(o);
   std::vector<std::complex<float>> twiddles, x(static_cast<size_t>(o.fft));
   for (int64_t k = 0; k < o.fft / 2; ++k) {
     const double t = -2 * std::numbers::pi * static_cast<double>(k) / static_cast<double>(o.fft);
@@ -84,9 +97,8 @@ Tensor spectrogram(const Tensor& signal, const SpectrogramOptions& o) {
   float* dst = out.as_mutable<float>();
   const float* src = signal.as<float>();
   for (int64_t f = 0; f < frames; ++f) {
-    const int64_t start = f * o.hop - (o.centre ? o.fft / 2 : 0);
     for (int64_t i = 0; i < o.fft; ++i)
-      x[static_cast<size_t>(i)] = {src[mirrored(start + i, n)] * window[static_cast<size_t>(i)], 0};
+      x[static_cast<size_t>(i)] = {src[frame_sample(f, i, n, o)] * window[static_cast<size_t>(i)], 0};
     fft(x.data(), x.size(), twiddles);
     for (int64_t k = 0; k < bins; ++k) {
       const float p = std::norm(x[static_cast<size_t>(k)]);
@@ -149,8 +161,7 @@ Tensor decibels(const Tensor& power, double reference, double floor, double top_
   return out;
 }
 
-Tensor cosine_transform(const Tensor& spectrum, int64_t coefficients) {
-  const int64_t n = spectrum.dims()[0];
+Tensor cosine_table(int64_t n, int64_t coefficients) {
   if (coefficients > n) fail(ErrorCode::usage, cat(coefficients, " coefficients of ", n, " bands"));
   Tensor table(DType::f32, {coefficients, n});
   float* w = table.as_mutable<float>();
@@ -159,7 +170,11 @@ Tensor cosine_transform(const Tensor& spectrum, int64_t coefficients) {
       w[k * n + i] = static_cast<float>(std::sqrt((k ? 2.0 : 1.0) / static_cast<double>(n)) *
                                         std::cos(std::numbers::pi * static_cast<double>(k) *
                                                  (static_cast<double>(i) + 0.5) / static_cast<double>(n)));
-  return apply_filters(table, spectrum);
+  return table;
+}
+
+Tensor cosine_transform(const Tensor& spectrum, int64_t coefficients) {
+  return apply_filters(cosine_table(spectrum.dims()[0], coefficients), spectrum);
 }
 
 std::pair<int64_t, int64_t> loud_region(const Tensor& signal, int64_t frame, double below_db) {

@@ -92,7 +92,7 @@ const Api& api() {
   return *loaded;
 }
 
-// Memory that only grows, on the GPU or pinned on the host.
+// Memory that only grows, on the GPU or pinned on the host; null where there is none left.
 class Buffer {
  public:
   Buffer(int (*allocate)(void**, size_t), int (*release)(void*)) : allocate_(allocate), release_(release) {}
@@ -105,8 +105,7 @@ class Buffer {
     if (at_) release_(at_);
     at_ = nullptr;
     bytes_ = 0;
-    if (allocate_(&at_, bytes) != kSuccess)
-      fail(ErrorCode::out_of_memory, cat("no memory for a picture of ", bytes, " bytes on the GPU"));
+    if (allocate_(&at_, bytes) != kSuccess) return at_ = nullptr;
     bytes_ = bytes;
     return at_;
   }
@@ -118,17 +117,17 @@ class Buffer {
   size_t bytes_ = 0;
 };
 
-// What each thread decodes with.
+// What each thread decodes with; not ready where the GPU gives no decoder.
 struct Decoder {
   Decoder() : device(api().allocate, api().release), host(api().allocate_host, api().release_host) {
-    if (api().state_create(api().handle, &state) != kSuccess ||
-        api().stream_create(&stream, kNonBlocking) != kSuccess)
-      fail(ErrorCode::driver, "nvJPEG gives no decoder");
+    ready = api().state_create(api().handle, &state) == kSuccess &&
+            api().stream_create(&stream, kNonBlocking) == kSuccess;
   }
   ~Decoder() {
     if (state) api().state_destroy(state);
     if (stream) api().stream_destroy(stream);
   }
+  bool ready = false;
   void* state = nullptr;
   void* stream = nullptr;
   Buffer device, host;
@@ -168,17 +167,18 @@ std::optional<Tensor> nvjpeg_decode(Bytes bytes, const JpegInfo& info, Colour co
   thread_local Decoder d;
   const auto channels = static_cast<size_t>(grey ? 1 : 3);
   const size_t row = static_cast<size_t>(widths[0]) * channels, size = row * static_cast<size_t>(heights[0]);
+  void *pixels = d.ready ? d.device.need(size) : nullptr, *back = pixels ? d.host.need(size) : nullptr;
+  if (!back) return leave();
   Image image{};
-  image.channel[0] = static_cast<unsigned char*>(d.device.need(size));
+  image.channel[0] = static_cast<unsigned char*>(pixels);
   image.pitch[0] = row;
   if (a.decode(a.handle, d.state, bytes.data(), bytes.size(), grey ? kGrey : kRgb, &image, d.stream) !=
           kSuccess ||
-      a.copy(d.host.need(size), image.channel[0], size, kToHost, d.stream) != kSuccess ||
-      a.stream_wait(d.stream) != kSuccess)
+      a.copy(back, pixels, size, kToHost, d.stream) != kSuccess || a.stream_wait(d.stream) != kSuccess)
     return leave();
   ++decoded;
   Tensor out(DType::u8, {heights[0], widths[0], static_cast<int64_t>(channels)});
-  std::memcpy(out.mutable_data(), d.host.need(size), size);
+  std::memcpy(out.mutable_data(), back, size);
   return out;
 }
 

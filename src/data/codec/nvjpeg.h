@@ -13,8 +13,8 @@ namespace pelton::data {
 std::string nvjpeg_lack();
 
 // u8 [h, w, 1 or 3] as jpeg_decode gives it, but for the rounding of the inverse transform and of chroma
-// between its samples. None: a coding that the GPU does not take, or damage, which the CPU's decoder then
-// names.
+// between its samples. None: a coding that the GPU does not take, no memory left on it, or damage, which the
+// CPU's decoder then names.
 std::optional<Tensor> nvjpeg_decode(Bytes bytes, const JpegInfo& info, Colour colour);
 
 // Of this process so far.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "data/audio/audio.h"
+#include "data/ops/audio_options.h"
 #include "data/ops/stage.h"
 
 namespace pelton::data {
@@ -81,20 +81,6 @@ StageFn make_trim(const Args& a, Match) {
   };
 }
 
-SpectrogramOptions spectrogram_options(const Args& a) {
-  SpectrogramOptions o;
-  o.fft = a.integer("fft");
-  o.hop = a.integer("hop");
-  o.window = a.has("window") ? a.integer("window") : o.fft;
-  o.centre = a.boolean("centre");
-  if (o.fft & (o.fft - 1))
-    fail(ErrorCode::usage, cat("fft = ", o.fft, " is not a power of two"), a.where(),
-         "use 256, 512, 1024, ...");
-  if (o.window > o.fft)
-    fail(ErrorCode::usage, cat("window = ", o.window, " is longer than fft = ", o.fft), a.where());
-  return o;
-}
-
 std::vector<OptionSpec> spectrogram_schema() {
   using T = OptionType;
   return {
@@ -113,15 +99,6 @@ std::vector<OptionSpec> mel_schema() {
   o.push_back({"high", T::number, 0.0, "Hz; 0: half the rate", 0});
   o.push_back({"scale", T::text, "slaney", "mel formula", kAny, kNone, {"slaney", "htk"}});
   return o;
-}
-
-Tensor mel_of(const Args& a) {
-  try {
-    return mel_filters(a.integer("mels"), a.integer("fft"), static_cast<int>(a.integer("rate")),
-                       a.number("low"), a.number("high"), a.text("scale") == "slaney");
-  } catch (const Error& e) {
-    throw e.within(a.where());
-  }
 }
 
 StageFn make_spec_augment(const Args& a, Match) {
@@ -146,6 +123,29 @@ StageFn make_spec_augment(const Args& a, Match) {
 }
 
 }  // namespace
+
+SpectrogramOptions spectrogram_options(const Args& a) {
+  SpectrogramOptions o;
+  o.fft = a.integer("fft");
+  o.hop = a.integer("hop");
+  o.window = a.has("window") ? a.integer("window") : o.fft;
+  o.centre = a.boolean("centre");
+  if (o.fft & (o.fft - 1))
+    fail(ErrorCode::usage, cat("fft = ", o.fft, " is not a power of two"), a.where(),
+         "use 256, 512, 1024, ...");
+  if (o.window > o.fft)
+    fail(ErrorCode::usage, cat("window = ", o.window, " is longer than fft = ", o.fft), a.where());
+  return o;
+}
+
+Tensor mel_filters_of(const Args& a) {
+  try {
+    return mel_filters(a.integer("mels"), a.integer("fft"), static_cast<int>(a.integer("rate")),
+                       a.number("low"), a.number("high"), a.text("scale") == "slaney");
+  } catch (const Error& e) {
+    throw e.within(a.where());
+  }
+}
 
 std::vector<StageKind> audio_stage_kinds() {
   using T = OptionType;
@@ -192,7 +192,7 @@ std::vector<StageKind> audio_stage_kinds() {
            }},
           {{"mel_spectrogram", "power spectrum in mel bands, f32 [mels, frames]", mel},
            [](const Args& a, Match) -> StageFn {
-             return [o = spectrogram_options(a), filters = mel_of(a)](Sample& s, const Draw&) {
+             return [o = spectrogram_options(a), filters = mel_filters_of(a)](Sample& s, const Draw&) {
                s.set(kField, apply_filters(filters, spectrogram(signal(s), o)));
              };
            }},
@@ -207,11 +207,11 @@ std::vector<StageKind> audio_stage_kinds() {
            }},
           {{"mfcc", "cosine transform of the mel spectrum in decibels, f32 [coefficients, frames]", mfcc},
            [](const Args& a, Match) -> StageFn {
-             return [o = spectrogram_options(a), filters = mel_of(a), n = a.integer("coefficients")](
+             return [o = spectrogram_options(a), filters = mel_filters_of(a), n = a.integer("coefficients")](
                         Sample& s, const Draw&) {
-               s.set(kField,
-                     cosine_transform(
-                         decibels(apply_filters(filters, spectrogram(signal(s), o)), 1, 1e-10, 80), n));
+               s.set(kField, cosine_transform(decibels(apply_filters(filters, spectrogram(signal(s), o)), 1,
+                                                       kMfccFloor, kMfccTop),
+                                              n));
              };
            }},
           {{"spec_augment",

@@ -105,6 +105,8 @@ class Walk {
     const int64_t lower = at<uint16_t>(p.get() + 12), upper = at<uint16_t>(p.get() + 14);
     if (lower < kPageHeader || lower > upper || upper > size_ || lower % 2)
       bad(cat("its nodes lie between ", lower, " and ", upper), page);
+    // Nodes do not overlap: pointers that share one would make records without end out of a small file.
+    int64_t left = size_ - upper;
     for (int64_t i = kPageHeader; i < lower; i += 2) {
       const int64_t start = at<uint16_t>(p.get() + i);
       if (start < upper || start > size_ - kNodeHeader) bad(cat("it has a node at byte ", start), page);
@@ -112,6 +114,9 @@ class Walk {
       const int flags = at<uint16_t>(node + 4);
       const int64_t key = at<uint16_t>(node + 6), room = size_ - start - kNodeHeader - key;
       if (room < 0) bad(cat("a key of ", key, " bytes runs past its end"), page);
+      const int64_t value = kind == kBranch ? 0 : flags & kLargeValue ? 8 : at<uint32_t>(node);
+      left -= kNodeHeader + key + value;
+      if (left < 0 && value <= room) bad("its nodes overlap", page);
       if (kind == kBranch)
         walk(at<uint32_t>(node) | static_cast<uint64_t>(flags) << 32, depth + 1, page);
       else
