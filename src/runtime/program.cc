@@ -27,6 +27,18 @@ bool has_size(const Type& type, const SymbolValues& symbols) {
   return std::all_of(names.begin(), names.end(), [&](const std::string& s) { return symbols.count(s) != 0; });
 }
 
+// What kernels lay out beforehand grows with the results: sizes that no memory holds are refused first. A
+// host may have more than its memory, by swapping.
+void check_results_fit(const backend::Instance& instance, const device::Target& target) {
+  const int64_t most = target.kind == device::Kind::cpu ? 4 * target.memory_bytes : target.memory_bytes;
+  for (size_t i = 0; most > 0 && i < instance.outputs.size(); ++i)
+    if (const int64_t bytes = instance.outputs[i].bytes(); bytes > most)
+      fail(ErrorCode::out_of_memory,
+           cat("result ", i, " of shape ", instance.outputs[i].dims, " takes ", bytes, " bytes, there are ",
+               target.memory_bytes, " of memory"),
+           instance.graph.describe(instance.id), "use smaller inputs");
+}
+
 }  // namespace
 
 Ref Region::ref(ValueId v, const SymbolValues& symbols) const {
@@ -80,6 +92,7 @@ std::shared_ptr<const backend::Kernel> Region::kernel(size_t position, const Sym
     instance.constants.push_back(std::move(constant));
   }
   for (ValueId v : n.outputs) instance.outputs.push_back(spec(v));
+  check_results_fit(instance, target);
   const device::ArtifactScope artifacts(options_.artifacts);
   std::shared_ptr<const backend::Kernel> built =
       with_place(graph_.describe(node.id), [&] { return node.kernel->prepare(instance, target); });

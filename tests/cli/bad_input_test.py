@@ -268,3 +268,20 @@ def test_thread_counts(limited, tmp_path, value, code, words):
     (tmp_path / "m.onnx").write_bytes(model(("Neg", "x", "y")).SerializeToString())
     np.save(tmp_path / "x.npy", np.ones(2, np.float32))
     assert_error(limited("run", "m.onnx", "--input", "x=x.npy", "--threads", value), code, *words)
+
+
+def test_results_that_no_memory_holds_are_refused_before_they_are_prepared(pelton, tmp_path):
+    graph = helper.make_graph([helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], name="grow", mode="linear")], "g",
+                              [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3, 4])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+                              [numpy_helper.from_array(np.array([2, 3, 2**40], np.int64), "sizes")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "grow.onnx")
+    np.save(tmp_path / "x.npy", np.zeros((2, 3, 4), np.float32))
+    assert_error(pelton("run", "grow.onnx", "--input", "x=x.npy"), 1, "[2,3,1099511627776]", "takes 26388279066624 bytes", "grow")
+
+
+def test_pads_that_name_an_axis_twice(pelton, tmp_path):
+    graph = helper.make_graph([helper.make_node("Pad", ["x", "pads", "", "axes"], ["y"])], "g", [info("x", [2, 3, 4])], [info("y", None)],
+                              [numpy_helper.from_array(np.array(v, np.int64), n) for n, v in (("pads", [1, 1, 1, 1]), ("axes", [1, -2]))])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), tmp_path / "pad.onnx")
+    assert_error(pelton("compile", "pad.onnx"), 1, "names axis 1 twice")

@@ -3,6 +3,7 @@
 // numbers, the result has those sizes; else it gets fresh symbols. Evaluation in dynamic_shape_eval.cc.
 #include "ir/ops/dynamic_shape.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "ir/builder.h"
@@ -89,7 +90,10 @@ std::optional<std::vector<size_t>> named_axes(const InferContext& c, size_t i, s
             cat("names ", contents->size(), " axes for ", count, " entries"));
   for (const Dim& d : *contents) {
     if (!d.is_const()) return std::nullopt;
-    out.push_back(static_cast<size_t>(c.axis(d.value(), rank)));
+    const auto axis = static_cast<size_t>(c.axis(d.value(), rank));
+    c.require(std::find(out.begin(), out.end(), axis) == out.end(), kShape, "C2",
+              cat("names axis ", axis, " twice"));
+    out.push_back(axis);
   }
   return out;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Slice, Pad, CenterCropPad, DepthToSpace and SpaceToDepth.
+#include <algorithm>
 #include <numeric>
 
 #include "onnx/import/helpers.h"
@@ -84,6 +85,10 @@ void pad(NodeContext& c) {
     return c.out(0, c.b.op("dynamic_pad",
                            {x, c.b.cast(c.in(1), DType::i64), value, c.has(3) ? c.b.ints(axes) : ValueId{}},
                            {{"mode", mode}}));
+  for (size_t i = 0; i < axes.size(); ++i)
+    if (std::find(axes.begin(), axes.begin() + static_cast<std::ptrdiff_t>(i), axes[i]) !=
+        axes.begin() + static_cast<std::ptrdiff_t>(i))
+      c.refuse(ErrorCode::bad_shape, cat("names axis ", axes[i], " twice"));
   if (pads->size() != 2 * axes.size())
     c.refuse(ErrorCode::bad_shape, cat("has ", pads->size(), " pads for ", axes.size(), " axes"));
   Shape low(rank, Dim(0)), high(rank, Dim(0));
