@@ -199,6 +199,26 @@ def image_files():
                              + struct.pack("<IiiHHIIiiII", 40, 2, 2, 1, bits, 0, size, 0, 0, 0, 0) + palette + bytes(size))
 
 
+def data_files():
+    """Whole files for sources; the first byte says which kind opens them."""
+    yield "idx", b"\0" + struct.pack(">IIII", 0x803, 2, 2, 3) + bytes(range(12))
+    yield "idx_labels", b"\0" + struct.pack(">II", 0x801, 3) + b"\1\2\3"
+    yield "cifar", b"\1" + b"\3" + bytes(3072)
+    yield "csv", b'\2a,b,label\n1,"x, ""y""",0\n2.5,,1\n'
+    array = io.BytesIO()
+    np.save(array, np.arange(6, dtype=np.float32).reshape(3, 2))
+    yield "npy", b"\3" + array.getvalue()
+    archive = io.BytesIO()
+    np.savez(archive, x=np.arange(4, dtype=np.int16), y=np.ones((4, 2), np.float32))
+    yield "npz", b"\3" + archive.getvalue()
+    yield "coco", b"\4" + json.dumps({
+        "images": [{"id": 7, "file_name": "a.jpg", "width": 20, "height": 10}], "categories": [{"id": 3, "name": "cat"}],
+        "annotations": [{"id": 1, "image_id": 7, "category_id": 3, "bbox": [1, 2, 5, 6], "area": 30, "iscrowd": 0,
+                         "segmentation": [[1, 2, 6, 2, 6, 8]], "keypoints": [2, 3, 1], "num_keypoints": 1},
+                        {"id": 2, "image_id": 7, "category_id": 3, "bbox": [0, 0, 3, 3], "area": 9, "iscrowd": 1,
+                         "segmentation": {"size": [10, 20], "counts": [5, 10, 185]}}]}).encode()
+
+
 def data_containers():
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as tar:
@@ -264,7 +284,7 @@ def main() -> None:
     folder = pathlib.Path(sys.argv[1])
     stored = pathlib.Path(__file__).resolve().parent / "seeds"
     for target, seeds in (("tensor_file", tensor_files()), ("onnx_model", onnx_models()),
-                          ("image_file", image_files()), ("data_container", data_containers()),
+                          ("image_file", image_files()), ("data_container", data_containers()), ("data_file", data_files()),
                           ("plan_file", plan_files())):
         (folder / target).mkdir(parents=True, exist_ok=True)
         for name, content in seeds:
