@@ -115,6 +115,13 @@ TEST_CASE("recordio: image records, several labels, payloads that hold the magic
   const auto raw = open("recordio", {{"files", "a.rec"}, {"image", false}}, dir.path());
   CHECK(raw->read(1).fields[0].second.count() == 24 + 8 + 17);
 
+  for (float label : {std::numeric_limits<float>::quiet_NaN(), 1e30f, 0.5f}) {  // no class of a whole number
+    write_file(dir / "c.rec", recordio(image_record({}, label, 1, "jpeg")));
+    const Tensor kept = open("recordio", {{"files", "c.rec"}}, dir.path())->read(0).at("label");
+    CHECK(kept.dtype() == DType::f32);
+    CHECK(std::isnan(kept.get_double(0)) == std::isnan(label));
+  }
+
   const std::string good = recordio(image_record({}, 3, 77, "jpeg"));
   auto broken = [&](const std::string& content, std::initializer_list<const char*> words) {
     write_file(dir / "b.rec", content);

@@ -29,6 +29,20 @@ TEST_CASE("pointwise broadcast, types and special values") {
   CHECK(std::isnan(to_doubles(out[1].tensor)[3]));
 }
 
+TEST_CASE("roi_align refuses a box that would take hours to sample") {
+  const char* text = R"(graph "g"(%x: f32[1,1,4,4], %b: f32[1,4], %i: i64[1]) {
+    %0 = roi_align(%x, %b, %i) {height = 2, width = 2} : f32[1,1,2,2]
+    return %0
+  })";
+  const auto run = [&](float right) {
+    return run_text(text, {Tensor::zeros(DType::f32, {1, 1, 4, 4}),
+                           Tensor::from<float>({1, 4}, {0, 0, right, 2}), from_ints(DType::i64, {1}, {0})});
+  };
+  CHECK(run(3)[0].tensor.count() == 4);
+  for (float right : {1e30f, INFINITY, NAN})
+    CHECK_THROWS_WITH_AS(run(right), doctest::Contains("box 0 has cells of"), Error);
+}
+
 TEST_CASE("integers wrap, division by zero is zero") {
   auto out = run_text(R"(graph "g"(%a: i8[3], %b: i8[3]) {
     %0 = add(%a, %b) : i8[3]
