@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/cuda/attention/choice.h"
 #include "backend/cuda/attention/views.h"
 #include "backend/cuda/implementations.h"
 #include "backend/cuda/own/attention.h"
@@ -169,7 +170,10 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target&)
   const Operand qo = operand(0, q), ko = operand(1, k), vo = operand(2, v);
   const auto result = static_cast<size_t>(p.y);
   const int sums = p.log_sums;
-  return make_kernel([g, qo, ko, vo, mask_input, result, sums](const RunArgs& args) {
+  const std::optional<CudnnAttention> cudnn = faster_attention(g, sums >= 0);
+  KernelNeeds needs;
+  if (cudnn) needs.scratch_bytes = cudnn->scratch_bytes();
+  auto run = [g, qo, ko, vo, mask_input, result, sums, cudnn](const RunArgs& args) {
     Attention a = g;
     auto at = [&](const Operand& o) {
       return static_cast<const std::byte*>(args.in[o.input]) + o.offset_bytes;
@@ -180,8 +184,12 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target&)
     if (mask_input >= 0) a.mask = args.in[static_cast<size_t>(mask_input)];
     a.y = args.out[result];
     if (sums >= 0) a.log_sums = static_cast<float*>(args.out[static_cast<size_t>(sums)]);
-    PELTON_CUDA(attention(a, stream_of(args)));
-  });
+    if (cudnn)
+      cudnn->run(a, args.scratch, stream_of(args));
+    else
+      PELTON_CUDA(attention(a, stream_of(args)));
+  };
+  return make_kernel(std::move(run), std::move(needs));
 }
 
 }  // namespace

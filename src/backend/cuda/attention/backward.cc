@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 
+#include "backend/cuda/attention/choice.h"
 #include "backend/cuda/attention/views.h"
 #include "backend/cuda/implementations.h"
 #include "backend/cuda/own/attention_backward.h"
@@ -179,10 +180,11 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target&)
     const size_t skip = 4 - m.dims.size();
     for (size_t d = 0; d < m.dims.size(); ++d) f.mask_strides[skip + d] = m.dims[d] == 1 ? 0 : s[d];
   }
+  const std::optional<CudnnAttentionBackward> cudnn = faster_attention_backward(b);
   KernelNeeds needs;
-  needs.scratch_bytes = q[0] * q[1] * q[2] * 4;
+  needs.scratch_bytes = cudnn ? cudnn->scratch_bytes() : q[0] * q[1] * q[2] * 4;
   return make_kernel(
-      [b, mask, log_sums, operands = std::to_array(at),
+      [b, cudnn, mask, log_sums, operands = std::to_array(at),
        results = std::to_array(p.results)](const RunArgs& args) {
         auto in = [&](size_t i) {
           return static_cast<const std::byte*>(args.in[operands[i].input]) + operands[i].offset_bytes;
@@ -200,7 +202,10 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target&)
         a.dk = out(1);
         a.dv = out(2);
         a.row_sums = static_cast<float*>(args.scratch);
-        PELTON_CUDA(attention_backward(a, stream_of(args)));
+        if (cudnn)
+          cudnn->run(a, args.scratch, stream_of(args));
+        else
+          PELTON_CUDA(attention_backward(a, stream_of(args)));
       },
       std::move(needs));
 }

@@ -12,6 +12,8 @@ namespace {
 cudnnDataType_t data_type(DType t) {
   if (t == DType::f16) return CUDNN_DATA_HALF;
   if (t == DType::bf16) return CUDNN_DATA_BFLOAT16;
+  if (t == DType::i32) return CUDNN_DATA_INT32;
+  if (t == DType::boolean) return CUDNN_DATA_BOOLEAN;
   PELTON_CHECK(t == DType::f32, name(t));
   return CUDNN_DATA_FLOAT;
 }
@@ -73,8 +75,14 @@ void CudnnGraph::finalize(cudnnBackendDescriptor_t d) {
 
 CudnnGraph::TensorRef CudnnGraph::tensor(DType type, const std::vector<int64_t>& dims,
                                          const std::vector<int64_t>& strides, bool real) {
+  return tensor(data_type(type), dims, strides, real, false);
+}
+CudnnGraph::TensorRef CudnnGraph::host_number() {
+  return tensor(CUDNN_DATA_FLOAT, {1, 1, 1, 1}, {1, 1, 1, 1}, true, true);
+}
+CudnnGraph::TensorRef CudnnGraph::tensor(cudnnDataType_t t, const std::vector<int64_t>& dims,
+                                         const std::vector<int64_t>& strides, bool real, bool on_host) {
   cudnnBackendDescriptor_t d = make(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  const cudnnDataType_t t = data_type(type);
   const auto rank = static_cast<int64_t>(dims.size());
   const auto id = static_cast<int64_t>(tensors_.size()) + 1;
   const int64_t alignment = 16;
@@ -85,6 +93,7 @@ CudnnGraph::TensorRef CudnnGraph::tensor(DType type, const std::vector<int64_t>&
   set(d, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id);
   set(d, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
   set(d, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
+  if (on_host) set(d, CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, &on_host);
   finalize(d);
   if (real) ids_.push_back(id);
   tensors_.push_back(d);
@@ -149,22 +158,76 @@ void CudnnGraph::backward_weights(TensorRef g, TensorRef x, TensorRef dw, const 
   operations_.push_back(op);
 }
 
-void CudnnGraph::pointwise(cudnnPointwiseMode_t mode, TensorRef x, TensorRef b, TensorRef y, double slope) {
+void CudnnGraph::point(cudnnPointwiseMode_t mode, const Point& p) {
   cudnnBackendDescriptor_t how = make(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-  const cudnnDataType_t compute = CUDNN_DATA_FLOAT;
   set(how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
-  set(how, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &compute);
-  if (slope != 0) set(how, CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE, CUDNN_TYPE_DOUBLE, 1, &slope);
+  set(how, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &p.compute);
+  if (p.slope != 0) set(how, CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE, CUDNN_TYPE_DOUBLE, 1, &p.slope);
+  if (p.axis) set(how, CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, 1, &*p.axis);
   finalize(how);
   cudnnBackendDescriptor_t op = make(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-  cudnnBackendDescriptor_t dx = at(x), dy = at(y);
   set(op, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &how);
-  set(op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &dx);
-  if (b >= 0) {
-    cudnnBackendDescriptor_t db = at(b);
-    set(op, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &db);
-  }
-  set(op, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &dy);
+  auto operand = [&](cudnnBackendAttributeName_t name, TensorRef t) {
+    if (t < 0) return;
+    cudnnBackendDescriptor_t d = at(t);
+    set(op, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &d);
+  };
+  operand(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, p.x);
+  operand(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, p.b);
+  operand(CUDNN_ATTR_OPERATION_POINTWISE_TDESC, p.where);
+  operand(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, p.y);
+  finalize(op);
+  operations_.push_back(op);
+}
+
+void CudnnGraph::pointwise(cudnnPointwiseMode_t mode, TensorRef x, TensorRef b, TensorRef y, double slope) {
+  point(mode, {.x = x, .b = b, .where = -1, .y = y, .slope = slope});
+}
+void CudnnGraph::index(TensorRef x, int64_t axis, TensorRef y) {
+  point(CUDNN_POINTWISE_GEN_INDEX, {.x = x, .b = -1, .where = -1, .y = y, .axis = axis});
+}
+void CudnnGraph::at_least(TensorRef x, TensorRef b, TensorRef y) {
+  point(CUDNN_POINTWISE_CMP_GE, {.x = x, .b = b, .where = -1, .y = y, .compute = CUDNN_DATA_BOOLEAN});
+}
+void CudnnGraph::select(TensorRef x, TensorRef b, TensorRef where, TensorRef y) {
+  point(CUDNN_POINTWISE_BINARY_SELECT, {.x = x, .b = b, .where = where, .y = y});
+}
+
+void CudnnGraph::matmul(TensorRef a, TensorRef b, TensorRef c) {
+  cudnnBackendDescriptor_t how = make(CUDNN_BACKEND_MATMUL_DESCRIPTOR);
+  const cudnnDataType_t compute = CUDNN_DATA_FLOAT;
+  set(how, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute);
+  finalize(how);
+  cudnnBackendDescriptor_t op = make(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
+  cudnnBackendDescriptor_t da = at(a), db = at(b), dc = at(c);
+  set(op, CUDNN_ATTR_OPERATION_MATMUL_ADESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &da);
+  set(op, CUDNN_ATTR_OPERATION_MATMUL_BDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &db);
+  set(op, CUDNN_ATTR_OPERATION_MATMUL_CDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &dc);
+  set(op, CUDNN_ATTR_OPERATION_MATMUL_DESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &how);
+  finalize(op);
+  operations_.push_back(op);
+}
+
+void CudnnGraph::reduce(cudnnReduceTensorOp_t mode, TensorRef x, TensorRef y) {
+  cudnnBackendDescriptor_t how = make(CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
+  const cudnnDataType_t compute = CUDNN_DATA_FLOAT;
+  set(how, CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1, &mode);
+  set(how, CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute);
+  finalize(how);
+  cudnnBackendDescriptor_t op = make(CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
+  cudnnBackendDescriptor_t dx = at(x), dy = at(y);
+  set(op, CUDNN_ATTR_OPERATION_REDUCTION_XDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &dx);
+  set(op, CUDNN_ATTR_OPERATION_REDUCTION_YDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &dy);
+  set(op, CUDNN_ATTR_OPERATION_REDUCTION_DESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &how);
+  finalize(op);
+  operations_.push_back(op);
+}
+
+void CudnnGraph::reshape(TensorRef x, TensorRef y) {
+  cudnnBackendDescriptor_t op = make(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
+  cudnnBackendDescriptor_t dx = at(x), dy = at(y);
+  set(op, CUDNN_ATTR_OPERATION_RESHAPE_XDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &dx);
+  set(op, CUDNN_ATTR_OPERATION_RESHAPE_YDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &dy);
   finalize(op);
   operations_.push_back(op);
 }
@@ -216,7 +279,7 @@ std::vector<std::shared_ptr<const CudnnPlan>> CudnnGraph::plans(const CudnnPlanW
           e, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
       const auto behaviour = notes_of<cudnnBackendBehaviorNote_t>(
           e, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE, CUDNN_BEHAVIOR_NOTE_TYPE_COUNT);
-      if (holds(numeric, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) ||
+      if ((wishes.one_order && holds(numeric, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) ||
           holds(numeric, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) ||
           holds(numeric, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION) ||
           holds(numeric, CUDNN_NUMERICAL_NOTE_WINOGRAD) ||

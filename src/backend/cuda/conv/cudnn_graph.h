@@ -6,6 +6,7 @@
 #include <cudnn.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,7 @@ struct CudnnPlanWishes {
   size_t count = 4;
   bool tensor_cores = true;          // with f32 operands they round them to TF32
   bool compiled_at_run_time = true;  // engines that compile a kernel when the plan is made (a second or more)
+  bool one_order = true;             // sums in one order, so the same bits each time
 };
 
 // Names of plans are below this.
@@ -57,6 +59,14 @@ class CudnnGraph {
   void backward_weights(TensorRef g, TensorRef x, TensorRef dw, const Window& window);
   // b may be absent. `slope`: of relu below 0.
   void pointwise(cudnnPointwiseMode_t mode, TensorRef x, TensorRef b, TensorRef y, double slope = 0);
+  // A real f32 tensor of four dims of 1 whose pointer at each run is to host memory.
+  TensorRef host_number();
+  void matmul(TensorRef a, TensorRef b, TensorRef c);                // of the last two dims
+  void reduce(cudnnReduceTensorOp_t how, TensorRef x, TensorRef y);  // the dims that are 1 in y
+  void reshape(TensorRef x, TensorRef y);
+  void index(TensorRef x, int64_t axis, TensorRef y);                   // y: places along an axis of x, i32
+  void at_least(TensorRef x, TensorRef b, TensorRef y);                 // y = x >= b
+  void select(TensorRef x, TensorRef b, TensorRef where, TensorRef y);  // y = where ? x : b
 
   // Best first by cuDNN's estimate; empty if it does not take the graph.
   std::vector<std::shared_ptr<const CudnnPlan>> plans(const CudnnPlanWishes& wishes);
@@ -68,6 +78,15 @@ class CudnnGraph {
            int64_t count, const void* values);
   void finalize(cudnnBackendDescriptor_t d);
   cudnnBackendDescriptor_t convolution_of(const Window& window);
+  struct Point {  // of a pointwise operation
+    TensorRef x, b, where, y;
+    double slope = 0;
+    std::optional<int64_t> axis;
+    cudnnDataType_t compute = CUDNN_DATA_FLOAT;
+  };
+  void point(cudnnPointwiseMode_t mode, const Point& p);
+  TensorRef tensor(cudnnDataType_t type, const std::vector<int64_t>& dims,
+                   const std::vector<int64_t>& strides, bool real, bool on_host);
   cudnnBackendDescriptor_t at(TensorRef t) const { return tensors_[static_cast<size_t>(t)]; }
 
   cudnnHandle_t handle_;

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Our kernels or cuDNN's for one attention: found by timing where the work is worth it.
+#pragma once
+
+#include <optional>
+
+#include "backend/cuda/attention/cudnn_attention.h"
+
+namespace pelton::backend::cuda {
+
+// None: ours. Problems come with sizes and strides, without addresses.
+std::optional<CudnnAttention> faster_attention(const Attention& problem, bool sums);
+std::optional<CudnnAttentionBackward> faster_attention_backward(const AttentionBackward& problem);
+
+}  // namespace pelton::backend::cuda

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every plan that cuDNN offers for attention and its gradient, not only the one that a timing chose.
+#include <doctest/doctest.h>
+
+#include "backend/cuda/attention/cudnn_attention.h"
+#include "backend/cuda/harness.h"
+#include "backend/cuda/own/host.h"
+#include "base/cat.h"
+#include "interp/interpreter.h"
+#include "ir/text.h"
+#include "support/skip.h"
+
+using namespace pelton;
+using namespace pelton::backend::cuda;
+using namespace pelton::test;
+
+namespace {
+
+struct Case {
+  int n, heads, groups, queries, keys, depth, width;
+  bool causal;
+};
+
+void dense(int64_t (&strides)[3], int64_t heads, int64_t rows, int64_t columns) {
+  strides[0] = heads * rows * columns;
+  strides[1] = rows * columns;
+  strides[2] = columns;
+}
+Attention problem_of(const Case& c, Elem type) {
+  Attention a;
+  a.type = type;
+  a.n = c.n;
+  a.heads = c.heads;
+  a.groups = c.groups;
+  a.queries = c.queries;
+  a.keys = c.keys;
+  a.depth = c.depth;
+  a.width = c.width;
+  a.causal = c.causal;
+  a.scale = 0.125f;
+  dense(a.q_strides, c.heads, c.queries, c.depth);
+  dense(a.k_strides, c.groups, c.keys, c.depth);
+  dense(a.v_strides, c.groups, c.keys, c.width);
+  dense(a.y_strides, c.heads, c.queries, c.width);
+  return a;
+}
+struct Text {
+  Text(const Case& c, const char* type)
+      : q(cat(type, Dims{c.n, c.heads, c.queries, c.depth})),
+        k(cat(type, Dims{c.n, c.groups, c.keys, c.depth})),
+        v(cat(type, Dims{c.n, c.groups, c.keys, c.width})),
+        y(cat(type, Dims{c.n, c.heads, c.queries, c.width})),
+        sums(cat("f32", Dims{c.n, c.heads, c.queries})),
+        attrs(cat("{scale = 0.125, causal = ", c.causal ? "true" : "false", "}")) {}
+  std::string q, k, v, y, sums, attrs;
+  std::string forward() const {
+    return cat("graph \"g\"(%q: ", q, ", %k: ", k, ", %v: ", v, ") { %y, %s = attention(%q, %k, %v) ", attrs,
+               " : ", y, ", ", sums, " return %y, %s }");
+  }
+  std::string backward() const {
+    return cat("graph \"g\"(%g: ", y, ", %q: ", q, ", %k: ", k, ", %v: ", v, ", %y: ", y, ", %s: ", sums,
+               ") { %dq, %dk, %dv = attention_backward(%g, %q, %k, %v, %y, %s) ", attrs, " : ", q, ", ", k,
+               ", ", v, " return %dq, %dk, %dv }");
+  }
+};
+
+const Case kCases[] = {{2, 3, 3, 128, 128, 64, 64, false}, {1, 2, 2, 256, 256, 64, 64, true},
+                       {1, 2, 2, 130, 130, 64, 64, true},  {1, 2, 2, 100, 100, 128, 128, true},
+                       {1, 2, 2, 64, 192, 32, 32, false},  {2, 4, 2, 64, 64, 64, 64, true}};
+
+}  // namespace
+
+TEST_CASE("cuDNN's attention with and without its sums") {
+  PELTON_NEEDS_GPU();
+  size_t plans = 0;
+  for (const Case& c : kCases)
+    for (const char* type : {"bf16", "f16"}) {
+      const DType t = *dtype_from_name(type);
+      const Text text(c, type);
+      CAPTURE(text.forward());
+      GpuCase gpu_case(text.forward(), {random(t, {c.n, c.heads, c.queries, c.depth}, 1),
+                                        random(t, {c.n, c.groups, c.keys, c.depth}, 2),
+                                        random(t, {c.n, c.groups, c.keys, c.width}, 3)});
+      const Attention problem = problem_of(c, elem(t));
+      for (const CudnnAttention& plan : cudnn_attentions(problem, true)) {
+        CAPTURE(plan.name());
+        ++plans;
+        gpu_case.check(
+            [&](const backend::RunArgs& args) {
+              Attention a = problem;
+              a.q = args.in[0];
+              a.k = args.in[1];
+              a.v = args.in[2];
+              a.y = args.out[0];
+              a.log_sums = static_cast<float*>(args.out[1]);
+              plan.run(a, args.scratch, stream_of(args));
+            },
+            plan.scratch_bytes());
+      }
+    }
+  CHECK(plans >= 8);
+  MESSAGE(plans, " plans");
+}
+
+TEST_CASE("cuDNN's gradients of attention") {
+  PELTON_NEEDS_GPU();
+  size_t plans = 0;
+  for (const Case& c : kCases)
+    for (const char* type : {"bf16", "f16"}) {
+      if (c.groups != c.heads) continue;
+      const DType t = *dtype_from_name(type);
+      const Text text(c, type);
+      CAPTURE(text.backward());
+      const std::vector<Tensor> in = {random(t, {c.n, c.heads, c.queries, c.depth}, 1),
+                                      random(t, {c.n, c.groups, c.keys, c.depth}, 2),
+                                      random(t, {c.n, c.groups, c.keys, c.width}, 3)};
+      const auto known =
+          interp::run(ir::parse_graph(text.forward()), std::vector<ir::HostValue>(in.begin(), in.end()))
+              .outputs;
+      GpuCase gpu_case(text.backward(), {random(t, {c.n, c.heads, c.queries, c.width}, 5), in[0], in[1],
+                                         in[2], known[0].tensor, known[1].tensor});
+      AttentionBackward problem;
+      problem.forward = problem_of(c, elem(t));
+      dense(problem.g_strides, c.heads, c.queries, c.width);
+      dense(problem.dq_strides, c.heads, c.queries, c.depth);
+      dense(problem.dk_strides, c.heads, c.keys, c.depth);
+      dense(problem.dv_strides, c.heads, c.keys, c.width);
+      for (const CudnnAttentionBackward& plan : cudnn_attention_backwards(problem)) {
+        CAPTURE(plan.name());
+        ++plans;
+        gpu_case.check(
+            [&](const backend::RunArgs& args) {
+              AttentionBackward a = problem;
+              a.g = args.in[0];
+              a.forward.q = args.in[1];
+              a.forward.k = args.in[2];
+              a.forward.v = args.in[3];
+              a.forward.y = const_cast<void*>(args.in[4]);
+              a.forward.log_sums = static_cast<float*>(const_cast<void*>(args.in[5]));
+              a.dq = args.out[0];
+              a.dk = args.out[1];
+              a.dv = args.out[2];
+              plan.run(a, args.scratch, stream_of(args));
+            },
+            plan.scratch_bytes());
+      }
+    }
+  CHECK(plans >= 4);
+  MESSAGE(plans, " plans");
+}
