@@ -2,6 +2,8 @@
 // Every plan that cuDNN offers for attention and its gradient, not only the one that a timing chose.
 #include <doctest/doctest.h>
 
+#include <cstring>
+
 #include "backend/cuda/attention/cudnn_attention.h"
 #include "backend/cuda/harness.h"
 #include "backend/cuda/own/host.h"
@@ -53,9 +55,10 @@ struct Text {
         sums(cat("f32", Dims{c.n, c.heads, c.queries})),
         attrs(cat("{scale = 0.125, causal = ", c.causal ? "true" : "false", "}")) {}
   std::string q, k, v, y, sums, attrs;
-  std::string forward() const {
-    return cat("graph \"g\"(%q: ", q, ", %k: ", k, ", %v: ", v, ") { %y, %s = attention(%q, %k, %v) ", attrs,
-               " : ", y, ", ", sums, " return %y, %s }");
+  std::string forward(bool with_sums = true) const {
+    return cat("graph \"g\"(%q: ", q, ", %k: ", k, ", %v: ", v, ") { %y", with_sums ? ", %s" : "",
+               " = attention(%q, %k, %v) ", attrs, " : ", y, with_sums ? cat(", ", sums) : "", " return %y",
+               with_sums ? ", %s" : "", " }");
   }
   std::string backward() const {
     return cat("graph \"g\"(%g: ", y, ", %q: ", q, ", %k: ", k, ", %v: ", v, ", %y: ", y, ", %s: ", sums,
@@ -66,7 +69,8 @@ struct Text {
 
 const Case kCases[] = {{2, 3, 3, 128, 128, 64, 64, false}, {1, 2, 2, 256, 256, 64, 64, true},
                        {1, 2, 2, 130, 130, 64, 64, true},  {1, 2, 2, 100, 100, 128, 128, true},
-                       {1, 2, 2, 64, 192, 32, 32, false},  {2, 4, 2, 64, 64, 64, 64, true}};
+                       {1, 2, 2, 64, 192, 32, 32, false},  {2, 4, 2, 64, 64, 64, 64, true},
+                       {1, 1, 1, 512, 512, 64, 64, true}};
 
 }  // namespace
 
@@ -74,35 +78,36 @@ TEST_CASE("cuDNN's attention with and without its sums") {
   PELTON_NEEDS_GPU();
   size_t plans = 0;
   for (const Case& c : kCases)
-    for (const char* type : {"bf16", "f16"}) {
-      const DType t = *dtype_from_name(type);
-      const Text text(c, type);
-      CAPTURE(text.forward());
-      GpuCase gpu_case(text.forward(), {random(t, {c.n, c.heads, c.queries, c.depth}, 1),
-                                        random(t, {c.n, c.groups, c.keys, c.depth}, 2),
-                                        random(t, {c.n, c.groups, c.keys, c.width}, 3)});
-      const Attention problem = problem_of(c, elem(t));
-      for (const CudnnAttention& plan : cudnn_attentions(problem, true)) {
-        CAPTURE(plan.name());
-        ++plans;
-        gpu_case.check(
-            [&](const backend::RunArgs& args) {
-              Attention a = problem;
-              a.q = args.in[0];
-              a.k = args.in[1];
-              a.v = args.in[2];
-              a.y = args.out[0];
-              a.log_sums = static_cast<float*>(args.out[1]);
-              plan.run(a, args.scratch, stream_of(args));
-            },
-            plan.scratch_bytes());
+    for (const char* type : {"bf16", "f16"})
+      for (bool sums : {true, false}) {
+        const DType t = *dtype_from_name(type);
+        const Text text(c, type);
+        CAPTURE(text.forward(sums));
+        GpuCase gpu_case(text.forward(sums), {random(t, {c.n, c.heads, c.queries, c.depth}, 1),
+                                              random(t, {c.n, c.groups, c.keys, c.depth}, 2),
+                                              random(t, {c.n, c.groups, c.keys, c.width}, 3)});
+        const Attention problem = problem_of(c, elem(t));
+        for (const CudnnAttention& plan : cudnn_attentions(problem, sums)) {
+          CAPTURE(plan.name());
+          ++plans;
+          gpu_case.check(
+              [&](const backend::RunArgs& args) {
+                Attention a = problem;
+                a.q = args.in[0];
+                a.k = args.in[1];
+                a.v = args.in[2];
+                a.y = args.out[0];
+                if (sums) a.log_sums = static_cast<float*>(args.out[1]);
+                plan.run(a, args.scratch, stream_of(args));
+              },
+              plan.scratch_bytes());
+        }
       }
-    }
   CHECK(plans >= 8);
   MESSAGE(plans, " plans");
 }
 
-TEST_CASE("cuDNN's gradients of attention") {
+TEST_CASE("cuDNN's gradients of attention, with the same bits each time") {
   PELTON_NEEDS_GPU();
   size_t plans = 0;
   for (const Case& c : kCases)
@@ -128,21 +133,26 @@ TEST_CASE("cuDNN's gradients of attention") {
       for (const CudnnAttentionBackward& plan : cudnn_attention_backwards(problem)) {
         CAPTURE(plan.name());
         ++plans;
-        gpu_case.check(
-            [&](const backend::RunArgs& args) {
-              AttentionBackward a = problem;
-              a.g = args.in[0];
-              a.forward.q = args.in[1];
-              a.forward.k = args.in[2];
-              a.forward.v = args.in[3];
-              a.forward.y = const_cast<void*>(args.in[4]);
-              a.forward.log_sums = static_cast<float*>(const_cast<void*>(args.in[5]));
-              a.dq = args.out[0];
-              a.dk = args.out[1];
-              a.dv = args.out[2];
-              plan.run(a, args.scratch, stream_of(args));
-            },
-            plan.scratch_bytes());
+        const GpuCase::Run run = [&](const backend::RunArgs& args) {
+          AttentionBackward a = problem;
+          a.g = args.in[0];
+          a.forward.q = args.in[1];
+          a.forward.k = args.in[2];
+          a.forward.v = args.in[3];
+          a.forward.y = const_cast<void*>(args.in[4]);
+          a.forward.log_sums = static_cast<float*>(const_cast<void*>(args.in[5]));
+          a.dq = args.out[0];
+          a.dk = args.out[1];
+          a.dv = args.out[2];
+          plan.run(a, args.scratch, stream_of(args));
+        };
+        gpu_case.check(run, plan.scratch_bytes());
+        const std::vector<Tensor> once = gpu_case.run(run, plan.scratch_bytes());
+        for (int i = 0; i < 4; ++i) {
+          const std::vector<Tensor> again = gpu_case.run(run, plan.scratch_bytes());
+          for (size_t r = 0; r < once.size(); ++r)
+            CHECK(std::memcmp(once[r].data(), again[r].data(), static_cast<size_t>(once[r].bytes())) == 0);
+        }
       }
     }
   CHECK(plans >= 4);

@@ -18,8 +18,10 @@ constexpr const char *kOurs = "ours", *kWhat = "timing attention";
 bool worth_timing(const Attention& p) {
   return 2.0 * p.n * p.heads * p.queries * p.keys * (p.depth + p.width) >= kWorthTiming;
 }
+std::string strides(const int64_t (&s)[3]) {
+  return cat(s[0], ",", s[1], ",", s[2], " ");
+}
 std::string key_of(const char* what, const Attention& p) {
-  auto strides = [](const int64_t(&s)[3]) { return cat(s[0], ",", s[1], ",", s[2], " "); };
   return cat(what, p.type == Elem::f16 ? " f16 " : " bf16 ", p.n, "x", p.heads, "/", p.groups, " ", p.queries,
              "x", p.keys, " ", p.depth, ",", p.width, p.causal ? " causal " : " ", strides(p.q_strides),
              strides(p.k_strides), strides(p.v_strides), strides(p.y_strides));
@@ -98,8 +100,9 @@ std::optional<CudnnAttention> faster_attention(const Attention& problem, bool su
 std::optional<CudnnAttentionBackward> faster_attention_backward(const AttentionBackward& problem) {
   if (!worth_timing(problem.forward)) return {};
   return faster<CudnnAttentionBackward>(
-      key_of("attention_backward ", problem.forward), problem,
-      [&](const std::string& only) { return cudnn_attention_backwards(problem, only); },
+      cat(key_of("attention_backward ", problem.forward), strides(problem.g_strides),
+          strides(problem.dq_strides), strides(problem.dk_strides), strides(problem.dv_strides)),
+      problem, [&](const std::string& only) { return cudnn_attention_backwards(problem, only); },
       [](Trial& trial, AttentionBackward& b) {
         Attention& p = b.forward;
         trial.fill(p);

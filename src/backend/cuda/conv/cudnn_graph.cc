@@ -279,7 +279,7 @@ std::vector<std::shared_ptr<const CudnnPlan>> CudnnGraph::plans(const CudnnPlanW
           e, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
       const auto behaviour = notes_of<cudnnBackendBehaviorNote_t>(
           e, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE, CUDNN_BEHAVIOR_NOTE_TYPE_COUNT);
-      if ((wishes.one_order && holds(numeric, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) ||
+      if (holds(numeric, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) ||
           holds(numeric, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) ||
           holds(numeric, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION) ||
           holds(numeric, CUDNN_NUMERICAL_NOTE_WINOGRAD) ||

@@ -36,7 +36,6 @@ struct CudnnPlanWishes {
   size_t count = 4;
   bool tensor_cores = true;          // with f32 operands they round them to TF32
   bool compiled_at_run_time = true;  // engines that compile a kernel when the plan is made (a second or more)
-  bool one_order = true;             // sums in one order, so the same bits each time
 };
 
 // Names of plans are below this.
