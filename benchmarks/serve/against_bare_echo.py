@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The identity model against a bare echo on the same HTTP or gRPC library with the same client, in alternating rounds: CPU time
 of the server a request, latencies, throughput, with one element and with 16 MB. Then a request whose 16 MB lie in system
-shared memory against one of a single element. Servers run on core 0, the client on core 1.
+shared memory against one of a single element to the same model. Servers run on core 0, the client on core 1.
 
     against_bare_echo.py BUILD [--rounds N] [--requests N] [-o FILE]
 """
@@ -93,7 +93,7 @@ def main():
                                        for name, s in pair})
                     add({"protocol": scheme, "elements": elements, "concurrency": concurrency, "requests": requests} | summary(rounds, "pelton", "bare"))
             for scheme in ("http", "grpc"):
-                rounds = [{"one_element": measure(ours, pelton, scheme, 1, args.requests // 4, "-m", "id", "--shape", "INPUT0=1"),
+                rounds = [{"one_element": measure(ours, pelton, scheme, 1, args.requests // 4, "-m", "pick", "--shape", "INPUT0=1", "--shape", "LARGE=1"),
                            "shared_16_mb": measure(ours, pelton, scheme, 1, args.requests // 4, "-m", "pick", "--shape", "INPUT0=1", "--shape", f"LARGE={LARGE}",
                                                    "--shared-memory", "system", "--output-shared-memory-size", "64")}
                           for _ in range(args.rounds)]

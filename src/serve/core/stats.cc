@@ -30,7 +30,8 @@ const std::array<double, Histogram::kBuckets>& Histogram::bounds_seconds() {
   static const auto bounds = [] {
     std::array<double, kBuckets> b{};
     for (int i = 0; i < kBuckets; ++i) {
-      const double exact = 50e-6 * std::pow(60.0 / 50e-6, static_cast<double>(i) / (kBuckets - 1));
+      const double exact =
+          kFirstNs * 1e-9 * std::pow(60.0 / (kFirstNs * 1e-9), static_cast<double>(i) / (kBuckets - 1));
       const double unit =
           std::pow(10.0, std::floor(std::log10(exact)) - 2);  // three digits, so that labels stay short
       b[static_cast<size_t>(i)] = std::round(exact / unit) * unit;
@@ -40,11 +41,9 @@ const std::array<double, Histogram::kBuckets>& Histogram::bounds_seconds() {
   return bounds;
 }
 
-void Histogram::add(uint64_t ns) {
+size_t Histogram::search(uint64_t ns) {
   const auto& b = bounds_ns();
-  const size_t i = static_cast<size_t>(std::lower_bound(b.begin(), b.end(), ns) - b.begin());
-  counts_[i].fetch_add(1, std::memory_order_relaxed);
-  sum_ns_.fetch_add(ns, std::memory_order_relaxed);
+  return static_cast<size_t>(std::lower_bound(b.begin(), b.end(), ns) - b.begin());
 }
 
 std::vector<uint64_t> RecentLatencies::sorted_ns() const {
