@@ -39,7 +39,8 @@ if(PELTON_HAVE_grpc)
   pelton_layer(serve_grpc DIR serve/grpc SEES serve_core SOURCES ${grpc_sources} TESTS_SEE serve_proto)
   target_link_libraries(pelton_serve_grpc PRIVATE pelton_serve_proto)
 else()
-  pelton_layer(serve_grpc DIR serve/grpc/off SEES serve_core SOURCES ${CMAKE_SOURCE_DIR}/src/serve/grpc/off/no_grpc.cc)
+  pelton_layer(serve_grpc DIR serve/grpc SEES serve_core SOURCES ${CMAKE_SOURCE_DIR}/src/serve/grpc/off/no_grpc.cc)
+  set_property(GLOBAL PROPERTY PELTON_LAYER_FOLDER_serve_grpc serve/grpc/off)  # its tests need the library
 endif()
 
 file(GLOB load_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/serve/loadtest/*.cc)
