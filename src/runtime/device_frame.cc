@@ -16,6 +16,7 @@ using namespace ir;
 namespace {
 
 constexpr int64_t kSmallRunBytes = 64 << 10;
+constexpr size_t kNamedPlaces = 4;  // kernels that a message lists
 
 }  // namespace
 
@@ -139,14 +140,35 @@ void DeviceFrame::run(const RunOptions& options, const SymbolValues& outer) {
       *options.phases = {marks_[1]->ms_since(*marks_[0]), marks_[2]->ms_since(*marks_[1]),
                          marks_[3]->ms_since(*marks_[2])};
     }
+  } catch (const Error& e) {
+    recover();
+    if (e.code() != ErrorCode::device_lost || !e.where().empty()) throw;
+    // A kernel failed long after it was enqueued.
+    throw Error(e.code(), e.message(), places(),
+                cat(e.fix(), "; PELTON_POISON=1 waits for every kernel and so names the one that fails"));
   } catch (...) {
-    forget_host_state();
-    // Copies in flight read and write host memory that the caller may free.
-    try {
-      stream_->synchronize();
-    } catch (const Error&) {
-    }
+    recover();
     throw;
+  }
+}
+
+std::string DeviceFrame::places() const {
+  std::string out = cat("graph '", region_.graph().name, "'");
+  const std::vector<Region::Node>& nodes = region_.nodes();
+  std::vector<std::string> names;
+  for (const Region::Node& n : nodes)
+    if (n.on_device) names.push_back(region_.graph().describe(n.id));
+  if (names.size() > kNamedPlaces) return cat(out, ", one of ", names.size(), " kernels");
+  for (const std::string& name : names) append(out, cat(", ", name));
+  return out;
+}
+
+void DeviceFrame::recover() {
+  forget_host_state();
+  // Copies in flight read and write host memory that the caller may free.
+  try {
+    stream_->synchronize();
+  } catch (const Error&) {
   }
 }
 

@@ -60,7 +60,9 @@ class DeviceFrame final : public Frame {
   };
 
   static constexpr uint8_t kPoison = 0xFF;
-  void poison_results();  // of the run before, so that what a kernel leaves out shows
+  void recover();              // after an error in a run
+  std::string places() const;  // the kernels that may have failed, for a message
+  void poison_results();       // of the run before, so that what a kernel leaves out shows
   Ready& ready(size_t segment);
   void run_segment(size_t segment, const RunOptions& options);
   void run_part(const Ready& ready, const Part& part, const RunOptions& options);

@@ -10,15 +10,18 @@
 #include "register/registry.h"
 #include "runtime/executable.h"
 #include "runtime/plugin.h"
+#include "support/beside.h"
 
 using namespace pelton;
 
 namespace {
 
+const std::string kPlugin = pelton::test::next_to_binary(PELTON_EXAMPLE_GPU_PLUGIN);
+
 // Before any test asks for the registry: implementations come before the first model.
 const std::string load_error = [] {
   try {
-    runtime::load_plugin(PELTON_EXAMPLE_GPU_PLUGIN);
+    runtime::load_plugin(kPlugin);
     return std::string();
   } catch (const Error& e) {
     return std::string(e.what());
@@ -26,7 +29,7 @@ const std::string load_error = [] {
 }();
 
 int calls(int centered) {
-  void* library = dlopen(PELTON_EXAMPLE_GPU_PLUGIN, RTLD_NOW | RTLD_LOCAL);
+  void* library = dlopen(kPlugin.c_str(), RTLD_NOW | RTLD_LOCAL);
   auto function = reinterpret_cast<int (*)(int)>(dlsym(library, "example_gpu_calls"));
   REQUIRE_MESSAGE(static_cast<bool>(function), "no function example_gpu_calls");
   return function(centered);

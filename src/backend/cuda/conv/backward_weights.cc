@@ -84,9 +84,10 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& 
 
 WeightsTrial::WeightsTrial(const WeightsProblem& p, const WeightsMethods& methods) {
   StreamHandle stream = make_stream();
+  uint32_t seed = 0;  // equal operands would make sums of squares
   auto noise = [&](DType type, int64_t count) {
     memory_.emplace_back(count * elem_bytes(elem(type)), "timing convolutions");
-    PELTON_CUDA(fill_noise(memory_.back().get(), elem(type), count, stream.get()));
+    PELTON_CUDA(fill_noise(memory_.back().get(), elem(type), count, stream.get(), ++seed));
     return memory_.back().get();
   };
   b_.g = noise(p.g.dtype, p.g.count());

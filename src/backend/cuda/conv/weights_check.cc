@@ -69,7 +69,7 @@ void leave_out_inexact(const WeightsProblem& p, const WeightsBuffers& trial, Wei
       return true;
     }
     // The rule allows twice the error of the straightforward sums; a quarter of that is kept for other data.
-    const double allowed = 1.5 * largest_difference(straight, exact) + unit_of(type, exact);
+    const double allowed = 1.5 * largest_difference(straight, exact) + unit_of(p.result, exact);
     if (found <= allowed) return false;
     log_debug(
         cat("left out ", m->name(), " of ", p.key(), ": it errs by ", found, ", ", allowed, " allowed"));

@@ -46,10 +46,10 @@ __global__ void __launch_bounds__(kThreads) steps_kernel(const ApplySteps g) {
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) noise_kernel(T* to, int64_t count) {
+__global__ void __launch_bounds__(kThreads) noise_kernel(T* to, int64_t count, uint32_t seed) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= count) return;
-  uint32_t h = static_cast<uint32_t>(i) * 2654435761u + 12345u;
+  uint32_t h = static_cast<uint32_t>(i) * 2654435761u + 12345u + seed * 40503u;
   h ^= h >> 15;
   h *= 2246822519u;
   h ^= h >> 13;
@@ -77,14 +77,14 @@ cudaError_t apply_steps(const ApplySteps& g, cudaStream_t stream) {
   return launch(&steps_kernel<1>, dim3(blocks_for(count)), dim3(kThreads), 0, stream, g);
 }
 
-cudaError_t fill_noise(void* to, Elem type, int64_t count, cudaStream_t stream) {
+cudaError_t fill_noise(void* to, Elem type, int64_t count, cudaStream_t stream, uint32_t seed) {
   if (count == 0) return cudaSuccess;
   if (type == Elem::f16)
-    noise_kernel<<<blocks_for(count), kThreads, 0, stream>>>(static_cast<__half*>(to), count);
+    noise_kernel<<<blocks_for(count), kThreads, 0, stream>>>(static_cast<__half*>(to), count, seed);
   else if (type == Elem::bf16)
-    noise_kernel<<<blocks_for(count), kThreads, 0, stream>>>(static_cast<__nv_bfloat16*>(to), count);
+    noise_kernel<<<blocks_for(count), kThreads, 0, stream>>>(static_cast<__nv_bfloat16*>(to), count, seed);
   else
-    noise_kernel<<<blocks_for(count), kThreads, 0, stream>>>(static_cast<float*>(to), count);
+    noise_kernel<<<blocks_for(count), kThreads, 0, stream>>>(static_cast<float*>(to), count, seed);
   return cudaGetLastError();
 }
 

@@ -24,6 +24,6 @@ struct ApplySteps {
 cudaError_t apply_steps(const ApplySteps& problem, cudaStream_t stream);
 
 // Numbers in (-1, 1), the same each time.
-cudaError_t fill_noise(void* to, Elem type, int64_t count, cudaStream_t stream);
+cudaError_t fill_noise(void* to, Elem type, int64_t count, cudaStream_t stream, uint32_t seed = 0);
 
 }  // namespace pelton::backend::cuda
