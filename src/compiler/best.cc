@@ -113,7 +113,16 @@ class Search {
 
   // Plans of the precisions that do.
   void collect(const std::vector<std::string>& asked) {
-    const Results reference = results_of(compile_in("fp32", {}));
+    runtime::Plan plain = compile_in("fp32", {});
+    Results reference;
+    try {
+      reference = results_of(plain);
+    } catch (const Error& e) {
+      if (e.code() != ErrorCode::cancelled || !interrupted()) throw;
+      plans_.push_back(std::move(plain));
+      names_.push_back("fp32");
+      return;
+    }
     for (const std::string& precision : asked) {
       if (!plans_.empty() && (tuner_.spent() || interrupted())) {
         notes_.push_back(cat(precision, " was not tried: the time is up"));
