@@ -57,14 +57,16 @@ TEST_CASE("gpu: no memory for a run names what was planned and what is free, and
   auto other = load(kOther);
   const Tensor x = ones({64, 64});
   const Tensor before = other->run({ir::HostValue(x)})[0].tensor;
-  // 800 GB of results.
-  auto large = load(R"(graph "large"(%x: f32[1]) {
-  %0 = broadcast_to(%x) {dims = dims[200,1000,1000,1000]} : f32[200,1000,1000,1000]
-  return %0
+  // Two results of 100 GB: each would fit, both do not.
+  auto large = load(R"(graph "large"(%x: f32[1], %y: f32[1]) {
+  %0 = broadcast_to(%x) {dims = dims[25,1000,1000,1000]} : f32[25,1000,1000,1000]
+  %1 = broadcast_to(%y) {dims = dims[25,1000,1000,1000]} : f32[25,1000,1000,1000]
+  return %0, %1
 })");
   for (int i = 0; i < 2; ++i)
-    expect_error(ErrorCode::out_of_memory, {"no 800000000000 bytes of GPU memory", "are free"},
-                 [&] { large->run({ir::HostValue(ones({1}))}); });
+    expect_error(ErrorCode::out_of_memory, {"no 100000000000 bytes of GPU memory", "are free"}, [&] {
+      large->run({ir::HostValue(ones({1})), ir::HostValue(ones({1}))});
+    });
   CHECK(other->run({ir::HostValue(x)})[0].tensor.same_bytes(before));
 }
 
