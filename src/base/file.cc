@@ -193,6 +193,10 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 
 AtomicFile::AtomicFile(const std::string& path) : path_(path), temporary_(cat(path, ".tmp-XXXXXX")) {
   if (folder_exists(path)) fail(ErrorCode::io, "is a folder, not a file", path);
+  // The rename of commit() would put a file in the place of a device such as /dev/null.
+  struct stat there;
+  if (::stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode))
+    fail(ErrorCode::io, "is a device or a pipe, which cannot be replaced", path, "name a file");
   fd_ = ::mkostemp(temporary_.data(), O_CLOEXEC);
   if (fd_ < 0) fail_errno(errno, "create", path);
 }

@@ -27,7 +27,7 @@ struct Options {
   std::string model, output = "model.pelton", precision = "fp32", target, preprocess;
   std::string time_budget, tactics, calibrate, calibration = "percentile";
   std::optional<double> max_drop;
-  bool embed_packed = false;
+  bool embed_packed = false, strict = false, deterministic = false, frozen = false;
   std::vector<std::string> shapes, disabled, print_after;
 };
 
@@ -72,6 +72,9 @@ int run(const Options& o, const Globals& globals) {
                  "add --precision int8, bf16 or fp16"};
   device::Target target = o.target.empty() ? globals.target() : device::parse_target(o.target);
   CompileOptions options = compile_options(o.shapes, o.precision);
+  options.strict = o.strict;
+  options.deterministic = o.deterministic;
+  options.frozen = o.frozen;
   options.disabled = o.disabled;
   options.print_after = o.print_after;
   options.hash_source = true;
@@ -199,6 +202,11 @@ Run make_compile(CLI::App& app, const Globals& globals) {
   app.add_flag(
       "--embed-packed", o->embed_packed,
       "store weights in the order of this machine's kernels as well: a larger file that loads faster");
+  app.add_flag("--strict", o->strict,
+               "round f16 and bf16 values inside fused groups as if every op ran alone (slower)");
+  app.add_flag("--deterministic", o->deterministic,
+               "choose nothing by timing, so that every process on such a machine gives the same bits");
+  app.add_flag("--frozen", o->frozen, "weights of the plan cannot be replaced (refit refuses)");
   app.add_option("--preprocess", o->preprocess,
                  "pipeline whose evaluation form makes the input from pictures (files or pixels)")
       ->type_name("[INPUT=]PIPELINE.toml");

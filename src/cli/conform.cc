@@ -7,6 +7,7 @@
 #include "base/progress.h"
 #include "cli/command.h"
 #include "cli/conform/cases.h"
+#include "cli/inputs.h"
 #include "interp/interpreter.h"
 #include "register/model.h"
 #include "register/registry.h"
@@ -51,6 +52,8 @@ std::vector<ir::HostValue> run_compiled(const ir::Graph& graph, const std::vecto
 }
 
 int run(const Options& o, const Globals& globals) {
+  require_amount(o.tolerance.rtol, "--rtol");
+  require_amount(o.tolerance.atol, "--atol");
   if (o.path != "reference" && o.path != "optimised")
     throw Misuse{cat("--path is '", o.path, "'"), "use reference or optimised"};
   device::Target target = globals.target();

@@ -2,6 +2,7 @@
 #include "cli/inputs.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "base/philox.h"
@@ -160,6 +161,11 @@ std::vector<std::string> file_names(const std::vector<std::string>& value_names)
     out.push_back(std::move(file));
   }
   return out;
+}
+
+void require_amount(double value, std::string_view flag) {
+  if (!std::isfinite(value) || value < 0)
+    throw Misuse{cat(flag, " is ", value), "use a number that is finite and not negative"};
 }
 
 CompileOptions compile_options(const std::vector<std::string>& shapes, const std::string& precision) {

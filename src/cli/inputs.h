@@ -31,6 +31,10 @@ std::vector<ir::HostValue> random_inputs(const ir::Graph& graph, const std::vect
 // taken gets a number, so that no file stands for two values.
 std::vector<std::string> file_names(const std::vector<std::string>& value_names);
 
+// Misuse unless the value of the flag is finite and not negative: NaN as a tolerance would let everything
+// pass.
+void require_amount(double value, std::string_view flag);
+
 // The shapes that a command passes on to compilation: those without a range as they are.
 CompileOptions compile_options(const std::vector<std::string>& shapes, const std::string& precision);
 

@@ -66,6 +66,8 @@ std::map<std::string, ir::HostValue> pictures(const std::string& path, const dev
 }
 
 int run(const Options& o, const Globals& globals) {
+  require_amount(o.rtol, "--rtol");
+  require_amount(o.atol, "--atol");
   device::Target target = globals.target();
   auto plan = plan_of(o.model, target, compile_options(o.shapes, o.precision));
   auto executable = runtime::Executable::create(plan, registry(), target);

@@ -299,6 +299,8 @@ void print_rows(const std::vector<Row>& rows, const char* title, const char* key
 }
 
 int run(Options o, const Globals& globals) {
+  require_amount(o.alone, "--rtol-alone");
+  require_amount(o.cumulative, "--rtol");
   bool low = o.precision != "fp32";
   CompileOptions options = compile_options(o.shapes, o.precision);
   device::Target target = globals.target();

@@ -148,7 +148,7 @@ Form choose_form(const Graph& graph, const runtime::Plan& so_far, const Options&
     plan.optimum = so_far.optimum;
     plan.precision = so_far.precision;
     RegistryOracle oracle(registry, so_far.target);
-    passes::Context context{so_far.target, &oracle, nullptr, is_lower(so_far.precision)};
+    passes::Context context{so_far.target, &oracle, nullptr, is_lower(so_far.precision), options.strict};
     Pipeline p(copy, quiet, plan);
     finish(copy, forms[i], p, context);
     plan.graph = std::move(copy);
@@ -177,7 +177,7 @@ runtime::Plan compile(Graph graph, const device::Target& target, const Options& 
   plan.target = target;
   plan.precision = options.precision;
   RegistryOracle oracle(registry, target);
-  passes::Context context{target, &oracle, options.fired, is_lower(options.precision)};
+  passes::Context context{target, &oracle, options.fired, is_lower(options.precision), options.strict};
   context.target.tf32 = options.precision == "tf32";
   Pipeline p(graph, options, plan);
 
@@ -216,6 +216,7 @@ runtime::Plan compile(Graph graph, const device::Target& target, const Options& 
   const auto compile_f32 = [&](Graph g) {
     Options plain;
     plain.disabled = options.disabled;
+    plain.strict = options.strict;
     return compile(std::move(g), target, plain, registry);
   };
   const bool int8 = options.precision == "int8";

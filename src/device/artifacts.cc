@@ -5,6 +5,7 @@ namespace pelton::device {
 namespace {
 
 thread_local Artifacts* current = nullptr;
+thread_local bool timing_allowed = true;
 
 }  // namespace
 
@@ -29,9 +30,16 @@ Artifacts* current_artifacts() {
   return current;
 }
 
-ArtifactScope::ArtifactScope(Artifacts* artifacts) : before_(std::exchange(current, artifacts)) {}
+bool may_choose_by_timing() {
+  return timing_allowed;
+}
+
+ArtifactScope::ArtifactScope(Artifacts* artifacts, bool by_timing)
+    : before_(std::exchange(current, artifacts)),
+      by_timing_before_(std::exchange(timing_allowed, by_timing)) {}
 ArtifactScope::~ArtifactScope() {
   current = before_;
+  timing_allowed = by_timing_before_;
 }
 
 }  // namespace pelton::device

@@ -32,16 +32,20 @@ class Artifacts {
 
 // Of the plan whose kernels this thread prepares; null: nobody keeps them.
 Artifacts* current_artifacts();
+// Whether that plan lets kernels choose among ways to compute the same by timing them. A plan that must give
+// the same bits in every process does not: ways round differently, and which is faster is chance.
+bool may_choose_by_timing();
 
 class ArtifactScope {
  public:
-  explicit ArtifactScope(Artifacts* artifacts);
+  explicit ArtifactScope(Artifacts* artifacts, bool by_timing = true);
   ~ArtifactScope();
   ArtifactScope(const ArtifactScope&) = delete;
   ArtifactScope& operator=(const ArtifactScope&) = delete;
 
  private:
   Artifacts* before_;
+  bool by_timing_before_;
 };
 
 }  // namespace pelton::device

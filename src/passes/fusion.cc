@@ -51,6 +51,12 @@ bool try_group(Graph& g, const std::vector<NodeId>& members, const char* kind, c
   return false;
 }
 
+// Whether a group may keep the value to itself, where it stays in f32: not if 16-bit values must round.
+bool may_stay_inside(const Graph& g, ValueId v, const Context& context) {
+  const DType t = g.type(v).dtype;
+  return !context.strict || (t != DType::f16 && t != DType::bf16);
+}
+
 // A cast to more bits that only groups read: they take it along, and the value is stored in the fewer.
 bool read_through(const Graph& g, NodeId id) {
   if (!g[id].is("cast") || g.is_output(result(g, id)) ||
@@ -68,7 +74,7 @@ bool fuse_chain(Graph& g, NodeId anchor, const char* kind, bool gated, const Con
   std::vector<NodeId> chain{anchor};
   ValueId v = result(g, anchor);
   Shape shape = g.type(v).shape;
-  while (chain.size() < kMaxEpilogue && single_use(g, v)) {
+  while (chain.size() < kMaxEpilogue && single_use(g, v) && may_stay_inside(g, v, context)) {
     NodeId user = g[v].uses[0].user;
     if (!elementwise(g, user) || !(g.type(result(g, user)).shape == shape) ||
         g.type(result(g, user)).layout != g.type(v).layout)
@@ -97,7 +103,9 @@ bool fuse_chain(Graph& g, NodeId anchor, const char* kind, bool gated, const Con
 }
 
 bool fuse_epilogue(Graph& g, NodeId anchor, const char* kind, const Context& context) {
-  if (!g[anchor].is("conv") || !gate_of(g, anchor)) return fuse_chain(g, anchor, kind, false, context);
+  const NodeId gate = g[anchor].is("conv") ? gate_of(g, anchor) : NodeId{};
+  if (!gate || !may_stay_inside(g, result(g, gate), context))
+    return fuse_chain(g, anchor, kind, false, context);
   const uint64_t stable = g[anchor].stable_id;
   if (fuse_chain(g, anchor, kind, true, context)) return true;
   for (NodeId id : g.order())
@@ -116,7 +124,8 @@ std::vector<NodeId> grow(const Graph& g, NodeId seed, const Shape& shape, const 
     for (ValueId v : g[id].inputs) {
       NodeId p = v ? g[v].producer : NodeId{};
       if (!p || inside.count(p) || !elementwise(g, p) || g.is_output(v) || g.constant(v)) continue;
-      if (!(g.type(v).shape == shape) || g.type(v).layout != layout) continue;
+      if (!(g.type(v).shape == shape) || g.type(v).layout != layout || !may_stay_inside(g, v, context))
+        continue;
       bool enclosed =
           std::all_of(g[v].uses.begin(), g[v].uses.end(), [&](Use u) { return inside.count(u.user) != 0; });
       if (!enclosed) continue;
@@ -170,10 +179,11 @@ bool split_casts(Graph& g) {
 bool fusion(Graph& graph, const Context& context) {
   bool changed = remove_dead(graph);  // a group of dead nodes would have no result
   if (context.target.kind == device::Kind::cuda) {
-    changed |= narrow_reads(graph, context);
-    changed |= fuse_squeeze_excite(graph, context);
+    const bool blocks = !context.strict;  // they keep what lies inside in f32
+    if (blocks) changed |= narrow_reads(graph, context);
+    if (blocks) changed |= fuse_squeeze_excite(graph, context);
     changed |= fuse_attention_views(graph, context);
-    changed |= fuse_training(graph, context);
+    if (blocks) changed |= fuse_training(graph, context);
     changed |= split_casts(graph);
     changed |= fuse_updates(graph, context);
   }

@@ -32,6 +32,7 @@ struct Context {
   std::map<std::string, int64_t>* fired =
       nullptr;           // times each rewrite rule fired, by "pass/rule"; may be null
   bool lowered = false;  // values are kept in 16 bits where the plan's precision says so
+  bool strict = false;   // 16-bit values round wherever an op yields one, fused or not
 
   void count(std::string_view rule) const {
     if (fired) ++(*fired)[std::string(rule)];

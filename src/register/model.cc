@@ -6,6 +6,7 @@
 #include "base/cache_folder.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "compiler/best.h"
 #include "compiler/measured.h"
 #include "ir/text.h"
 #include "ir/verify.h"
@@ -99,9 +100,16 @@ runtime::Plan compile_model(Model model, const device::Target& target, const Com
   for (const auto& [name, text] : options.shapes)
     o.shapes[name] = with_place(cat("--shape ", name), [&] { return passes::parse_shape(text); });
   o.precision = options.precision;
+  o.strict = options.strict;
   o.disabled.insert(options.disabled.begin(), options.disabled.end());
   o.print_after.insert(options.print_after.begin(), options.print_after.end());
   o.print = options.print;
+  if (options.deterministic && tuning.time_budget_seconds > 0)
+    fail(ErrorCode::usage, "--deterministic leaves nothing to a timing", "--time-budget",
+         "time without --deterministic, then name the file of timings with --tactics");
+  if (options.deterministic && compiler::is_choice_of_precisions(options.precision))
+    fail(ErrorCode::usage, "--deterministic leaves nothing to a timing",
+         cat("--precision ", options.precision), "name one precision");
   compiler::Measured measured;
   measured.quantize.method = compiler::calibration_from_name(tuning.calibration);
   measured.quantize.max_drop = tuning.max_drop;
@@ -129,6 +137,9 @@ runtime::Plan compile_model(Model model, const device::Target& target, const Com
   for (const auto& [name, text] : options.shapes) plan.options[cat("shape ", name)] = text;
   if (!measured.quantize.samples.empty())
     plan.options["calibrate"] = cat(measured.quantize.samples.size(), " samples, ", tuning.calibration);
+  if (options.strict) plan.options["strict"] = "true";
+  if (options.deterministic) plan.options[std::string(runtime::kDeterministic)] = "true";
+  if (options.frozen) plan.options[std::string(runtime::kFrozen)] = "true";
   std::string disabled;
   for (const std::string& pass : o.disabled) append(disabled, cat(disabled.empty() ? "" : ",", pass));
   if (!disabled.empty()) plan.options["disable-pass"] = disabled;

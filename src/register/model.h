@@ -29,6 +29,9 @@ struct Model {
 struct CompileOptions {
   std::map<std::string, std::string> shapes;  // input name to 1x3x224x224 or ranges min:opt:max
   std::string precision = "fp32";
+  bool strict = false;         // fused groups round 16-bit values as ops that run alone
+  bool deterministic = false;  // nothing is chosen by timing: the same bits in every process
+  bool frozen = false;         // the plan's weights cannot be replaced
   std::vector<std::string> disabled, print_after;  // passes
   // Where --print-after goes.
   std::function<void(std::string_view pass, const std::string& text)> print;

@@ -77,7 +77,8 @@ Executable::Executable(std::shared_ptr<const Plan> plan, const backend::Registry
                                                    .check_memory = options.check_memory,
                                                    .budget = &pool_->budget,
                                                    .device = device_,
-                                                   .artifacts = plan_->artifacts.get()});
+                                                   .artifacts = plan_->artifacts.get(),
+                                                   .by_timing = !plan_->has_option(kDeterministic)});
   pool_->budget.take(region_->constant_bytes(), 0, "the plan's weights");
 }
 

@@ -25,6 +25,10 @@ inline constexpr std::string_view kReference = "reference";
 // Nodes that cost nothing when they run: constants, and views that share their input's bytes.
 inline constexpr std::string_view kNothing = "none";
 
+// Options of a plan that the runtime heeds; "true" or absent.
+inline constexpr std::string_view kDeterministic = "deterministic";  // no choice is made by timing
+inline constexpr std::string_view kFrozen = "frozen";                // refit refuses
+
 struct Refusal {
   std::string implementation, reason;
 };
@@ -58,6 +62,10 @@ struct Plan {
   std::map<std::string, std::string> options;  // those that differ from their defaults
   std::map<std::string, int64_t> optimum;      // size of each symbol that tactics were chosen for
   std::vector<PassReport> passes;
+  bool has_option(std::string_view name) const {
+    const auto it = options.find(std::string(name));
+    return it != options.end() && it->second == "true";
+  }
   double compile_seconds = 0;  // never saved: equal inputs give equal files
   // What the target's back end made of it (device/artifacts.h); grows while kernels are prepared. Null: not
   // kept.

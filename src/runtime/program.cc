@@ -93,7 +93,7 @@ std::shared_ptr<const backend::Kernel> Region::kernel(size_t position, const Sym
   }
   for (ValueId v : n.outputs) instance.outputs.push_back(spec(v));
   check_results_fit(instance, target);
-  const device::ArtifactScope artifacts(options_.artifacts);
+  const device::ArtifactScope artifacts(options_.artifacts, options_.by_timing);
   std::shared_ptr<const backend::Kernel> built =
       with_place(graph_.describe(node.id), [&] { return node.kernel->prepare(instance, target); });
   PELTON_CHECK(built, node.kernel->name, " prepared nothing for ", graph_.describe(node.id));

@@ -9,7 +9,7 @@ using namespace ir;
 
 std::shared_ptr<const Plan> refit(const Plan& plan, const std::map<std::string, Tensor>& weights) {
   std::string which = weights.empty() ? "" : cat("weight '", weights.begin()->first, "'");
-  if (auto it = plan.options.find("frozen"); it != plan.options.end() && it->second == "true")
+  if (plan.has_option(kFrozen))
     fail(ErrorCode::usage, "the plan was compiled with frozen weights", which, "compile it without --frozen");
   auto made = std::make_shared<Plan>(plan);
   auto replace = [&](Graph& g, const std::string& name, const Tensor& value) {

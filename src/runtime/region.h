@@ -39,6 +39,7 @@ struct RegionOptions {
   Budget* budget = nullptr;
   std::shared_ptr<device::Device> device;  // null: everything runs on the host
   device::Artifacts* artifacts = nullptr;  // of the plan; outlives the region
+  bool by_timing = true;                   // else kernels take the first of several ways
 };
 
 class Region {

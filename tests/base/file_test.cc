@@ -89,6 +89,17 @@ TEST_CASE("errors name the path and have the right code") {
   expect_error(ErrorCode::limit, {"has 100 bytes", "99 allowed", "big"}, [&] { read_file(dir / "big", 99); });
 }
 
+TEST_CASE("a pipe or a device is not replaced by a file") {
+  TempDir dir;
+  const std::string path = dir / "pipe";
+  REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+  expect_error(ErrorCode::io, {"pipe", "is a device or a pipe, which cannot be replaced"},
+               [&] { write_file(path, "x"); });
+  struct stat there;
+  REQUIRE(::stat(path.c_str(), &there) == 0);
+  CHECK(S_ISFIFO(there.st_mode));
+}
+
 TEST_CASE("a full disk is disk_full") {
   // /dev/full refuses every write as a full disk does.
   int full = ::open("/dev/full", O_WRONLY);

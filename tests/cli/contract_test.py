@@ -212,3 +212,9 @@ def test_a_plan_keeps_its_precision(pelton, chain):
     for command in ("bench", "verify"):
         assert_error(pelton(command, "low.pelton", "--precision", "fp16"), 1, "low.pelton", "compiled in bf16, not in fp16")
     assert pelton("bench", "low.pelton", "--precision", "bf16", "--iterations", "2").code == 0
+
+
+def test_amounts_are_finite(pelton, chain):
+    for command in (("run", "chain.plt", "--rtol", "nan"), ("run", "chain.plt", "--atol", "-1"),
+                    ("verify", "chain.plt", "--rtol-alone", "inf"), ("conform", ".", "--rtol", "nan")):
+        assert_error(pelton(*command), 2, f"{command[2]} is {command[3]}", "finite and not negative")

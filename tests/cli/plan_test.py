@@ -124,3 +124,37 @@ def test_an_interrupt_ends_the_timing_and_gives_the_best_plan_so_far(tmp_path):
     assert report["interrupted"] is True
     assert any("interrupted" in note for p in report["passes"] for note in p["notes"])
     assert subprocess.run([BINARY, "inspect", out], capture_output=True).returncode == 0
+
+
+def test_strict_plans_round_as_unfused(pelton, tmp_path):
+    (tmp_path / "m.plt").write_text("""graph "m"(%x: f32[64]) {
+  %e = constant() {value = tensor<bf16[]>{0.00390625}} : bf16[]
+  %h = cast(%x) {to = bf16} : bf16[64]
+  %a = add(%h, %e) : bf16[64]
+  %b = sub(%a, %h) : bf16[64]
+  %y = cast(%b) {to = f32} : f32[64]
+  return %y
+}""")
+    np.save(tmp_path / "x.npy", np.ones(64, np.float32))
+
+    def result(*flags):
+        compiled = pelton("compile", "m.plt", "-o", "m.pelton", *flags)
+        assert compiled.code == 0, compiled.err
+        ran = pelton("run", "m.pelton", "--input", "x=x.npy", "--output-dir", "out")
+        assert ran.code == 0, ran.err
+        return np.load(tmp_path / "out" / "y.npy")
+
+    # 1 + 2^-8 is no bf16.
+    assert (result() == 2.0 ** -8).all()
+    assert (result("--strict") == 0).all()
+    assert (result("--disable-pass", "fusion") == 0).all()
+
+
+def test_deterministic_and_frozen_are_kept_in_the_plan(pelton, chain, tmp_path):
+    assert pelton("compile", "chain.plt", "-o", "m.pelton", "--deterministic", "--frozen").code == 0
+    manifest = (tmp_path / "m.pelton").read_bytes()
+    assert b'"options":{"deterministic":"true","frozen":"true"}' in manifest
+    assert_error(pelton("compile", "chain.plt", "--deterministic", "--time-budget", "1s"), 1, "--time-budget",
+                 "leaves nothing to a timing")
+    assert_error(pelton("compile", "chain.plt", "--deterministic", "--precision", "best"), 1, "--precision best",
+                 "name one precision")

@@ -8,6 +8,7 @@
 #include "backend/cuda/libraries.h"
 #include "backend/cuda/memory.h"
 #include "backend/cuda/tactics.h"
+#include "device/artifacts.h"
 
 namespace pelton::backend::cuda {
 namespace {
@@ -135,7 +136,7 @@ bool MatmulCall::choose() {
   static std::mutex mutex;
   int device = 0;
   PELTON_CUDA(cudaGetDevice(&device));
-  std::string key = cat("gpu ", device, " ", p_.key());
+  std::string key = cat("gpu ", device, device::may_choose_by_timing() ? " " : " by order ", p_.key());
   std::lock_guard lock(mutex);  // timing one at a time, too
   if (auto it = answers->find(key); it != answers->end()) {
     algorithm_ = it->second.algorithm;

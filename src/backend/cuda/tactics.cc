@@ -10,6 +10,7 @@
 #include "backend/cuda/kept.h"
 #include "backend/cuda/libraries.h"
 #include "base/log.h"
+#include "device/artifacts.h"
 #include "device/timing_budget.h"
 #include "runtime/version.h"
 
@@ -81,6 +82,7 @@ std::string machine() {
 }  // namespace
 
 std::optional<size_t> known_fastest(const std::string& key, const std::vector<std::string>& names) {
+  if (!device::may_choose_by_timing()) return std::nullopt;
   Answers& a = answers();
   std::lock_guard lock(a.mutex);
   auto it = a.names.find(key);
@@ -119,6 +121,7 @@ size_t fastest(const std::string& key, const std::vector<Way>& ways) {
   for (const Way& w : ways) names.push_back(w.name);
   if (std::optional<size_t> known = known_fastest(key, names)) return *known;
   StreamHandle stream = make_stream();
+  if (!device::may_choose_by_timing()) return first_that_runs(ways, stream.get());
   if (device::TimingBudget* budget = device::TimingBudget::current(); budget && budget->spent()) {
     budget->count_left_out();
     return first_that_runs(ways, stream.get());

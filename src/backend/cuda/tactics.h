@@ -19,13 +19,14 @@ struct Way {
   std::string name;  // stable: stands for the way in the memory of earlier answers
   std::function<void(cudaStream_t)> run;
 };
-// Index of the fastest, or where the time budget of the compilation is spent (device/timing_budget.h) of the
-// first that runs. A way whose run throws is left out; if all do, the last error is thrown. `key` tells
-// problems apart.
+// Index of the fastest; of the first that runs, where the time budget of the compilation is spent
+// (device/timing_budget.h) or the plan chooses nothing by timing (device/artifacts.h). A way whose run throws
+// is left out; if all do, the last error is thrown. `key` tells problems apart.
 size_t fastest(const std::string& key, const std::vector<Way>& ways);
 
 // The answer of an earlier timing among ways of these names, in this process or, for the same GPU model and
-// versions of libraries, in another one; it saves the buffers that a timing needs.
+// versions of libraries, in another one; it saves the buffers that a timing needs. Nothing for plans that
+// choose nothing by timing.
 std::optional<size_t> known_fastest(const std::string& key, const std::vector<std::string>& names);
 
 }  // namespace pelton::backend::cuda

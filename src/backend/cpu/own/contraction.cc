@@ -255,7 +255,7 @@ class MatmulKernel final : public ContractionKernel {
     const int64_t row = b_strides_[rank_ - 2], step = b_strides_[rank_ - 1], size = bits(b_.dtype) / 8;
     const auto* from =
         static_cast<const std::byte*>(args.in[1]) + (b_at_[static_cast<size_t>(batch)] + first * step) * size;
-    if (count < p_.columns) std::memset(to, 0, static_cast<size_t>(p_.k * p_.columns * width()));
+    if (count < p_.columns && p_.k > 0) std::memset(to, 0, static_cast<size_t>(p_.k * p_.columns * width()));
     for (int64_t k = 0; k < p_.k; ++k) {
       std::byte* lanes = to + k * p_.columns * width();
       load_b_(from + k * row * size, step, lanes, count);
