@@ -57,6 +57,7 @@ class OnnxModel : public Trainable {
       inputs_.push_back(std::move(input));
     }
     output_ = graph_.output_name(0);
+    own_statistics(path);
   }
 
   std::string name() const override { return name_; }
@@ -95,6 +96,21 @@ class OnnxModel : public Trainable {
   }
 
  private:
+  // Two batch norms that update one mean would each undo what the other keeps.
+  void own_statistics(const std::string& path) const {
+    for (NodeId id : graph_.order()) {
+      if (!graph_[id].is("constant")) continue;
+      const ValueId v = graph_[id].outputs[0];
+      int64_t norms = 0;
+      for (const Use& u : graph_[v].uses) norms += graph_[u.user].is("batch_norm") && u.input >= 3;
+      if (norms > 1)
+        fail(ErrorCode::bad_format,
+             cat(norms, " batch norms keep their statistics in one initialiser, '", graph_[v].name, "'"),
+             path,
+             "export each with its own: exporters merge equal ones, as those of batch norms that have seen "
+             "no data are");
+    }
+  }
   // Whether a batch norm's mean and variance are named constants.
   bool statistics(NodeId id) const {
     const Node& n = graph_[id];

@@ -29,7 +29,7 @@ def test_a_plan_for_a_gpu_is_made_without_one_and_runs_on_the_cpu(pelton, chain,
     # Kernels are compiled here if the compiler is; what takes timing waits for a GPU.
     usable = bool(pelton("--json", "doctor").json()["gpu"]["libraries"]["NVRTC"])
     kernels = report["implementations"]["cuda.generated"] if usable else 0
-    assert report["artifacts"] == {"kernels": kernels, "choices": 0, "timed": False}
+    assert report["artifacts"] == {"kernels": kernels, "choices": 0, "timed": False, "left_out": 0}
     assert (b"__global__" in (tmp_path / "gpu.pelton").read_bytes()) == usable
     support = pelton("--json", "inspect", "--support", "gpu.pelton").json()
     assert any("compiled for sm_90" in note for note in support["notes"])

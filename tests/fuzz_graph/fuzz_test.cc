@@ -282,7 +282,7 @@ std::string counts(const std::map<std::string, int64_t>& list) {
 
 TEST_CASE("passes keep the value of random graphs and change nothing twice") {
   Fragments fragments = load_fragments();
-  int64_t graphs = setting("PELTON_FUZZ_GRAPHS", 760), first = setting("PELTON_FUZZ_SEED", 1);
+  int64_t graphs = setting("PELTON_FUZZ_GRAPHS", 1100), first = setting("PELTON_FUZZ_SEED", 1);
   int64_t only = setting("PELTON_FUZZ_ONLY", 0);
   if (only) graphs = 1;
   Coverage coverage;
