@@ -334,6 +334,15 @@ def test_refit(plan):
         refit(np.zeros(4, np.float32))
 
 
+def test_refit_of_a_frozen_plan_is_refused(model, tmp_path):
+    subprocess.run([LIBRARY.parent / "pelton", "compile", model, "-o", tmp_path / "f.pelton", "--frozen"], check=True, capture_output=True)
+    frozen = Plan(tmp_path / "f.pelton")
+    names = (c.c_char_p * 1)(b"w")
+    with pytest.raises(Failure, match="frozen weights.*'w'.*without --frozen"):
+        call("pelton_plan_refit", frozen.handle, names, c.byref(tensor(np.zeros(4, np.float32))), c.c_size_t(1))
+    frozen.close()
+
+
 def test_saved_plan_runs_from_many_threads(plan, tmp_path):
     call("pelton_plan_save", plan.handle, str(tmp_path / "m.pelton").encode())
     shared = Plan(tmp_path / "m.pelton")
