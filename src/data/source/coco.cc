@@ -14,6 +14,22 @@ namespace {
 
 using Json = nlohmann::json;
 
+// The library converts any number unchecked.
+int64_t whole(const Json& j) {
+  if (j.is_number_float()) {
+    const double v = j.get<double>();
+    if (!(std::fabs(v) < 0x1p53) || v != std::trunc(v))
+      fail(ErrorCode::bad_format, cat("expected a whole number, got ", v), "COCO annotations");
+    return static_cast<int64_t>(v);
+  }
+  return j.get<int64_t>();
+}
+std::vector<int64_t> whole_list(const Json& list) {
+  std::vector<int64_t> out;
+  for (const Json& j : list) out.push_back(whole(j));
+  return out;
+}
+
 struct Object {
   float box[4];
   int64_t label;
@@ -140,28 +156,24 @@ class Coco : public Source {
 
   void load(const Json& all, bool skip_empty) {
     std::map<int64_t, int64_t> category;  // id to label: categories sorted by id
-    for (const Json& c : all.at("categories")) category[c.at("id").get<int64_t>()] = 0;
+    for (const Json& c : all.at("categories")) category[whole(c.at("id"))] = 0;
     std::map<int64_t, std::string> names;
-    for (const Json& c : all.at("categories"))
-      names[c.at("id").get<int64_t>()] = c.at("name").get<std::string>();
+    for (const Json& c : all.at("categories")) names[whole(c.at("id"))] = c.at("name").get<std::string>();
     for (auto& [id, label] : category) {
       label = static_cast<int64_t>(classes_.size());
       classes_.push_back(names[id]);
     }
     std::map<int64_t, size_t> by_id;
     for (const Json& i : all.at("images")) {
-      by_id[i.at("id").get<int64_t>()] = pictures_.size();
-      Picture p{i.at("file_name").get<std::string>(),
-                i.at("width").get<int64_t>(),
-                i.at("height").get<int64_t>(),
-                {}};
+      by_id[whole(i.at("id"))] = pictures_.size();
+      Picture p{i.at("file_name").get<std::string>(), whole(i.at("width")), whole(i.at("height")), {}};
       check_size(p.width, p.height, 178'956'970, cat(path_, ": ", p.file));
       pictures_.push_back(std::move(p));
     }
     for (const Json& a : all.at("annotations")) {
-      auto at = by_id.find(a.at("image_id").get<int64_t>());
-      auto label = category.find(a.at("category_id").get<int64_t>());
-      const std::string place = cat(path_, ": annotation ", a.value("id", int64_t{-1}));
+      auto at = by_id.find(whole(a.at("image_id")));
+      auto label = category.find(whole(a.at("category_id")));
+      const std::string place = cat(path_, ": annotation ", (a.contains("id") ? whole(a.at("id")) : -1));
       if (at == by_id.end())
         fail(ErrorCode::bad_format, cat("image_id ", a.at("image_id").dump(), " names no image"), place);
       if (label == category.end())
@@ -175,7 +187,7 @@ class Coco : public Source {
       std::copy_n(corners, 4, o.box);
       o.label = label->second;
       o.area = a.value("area", 0.f);
-      o.crowd = a.value("iscrowd", 0) != 0;
+      o.crowd = a.contains("iscrowd") && whole(a.at("iscrowd")) != 0;
       if (keypoints_ && a.contains("keypoints")) o.keypoints = a.at("keypoints").get<std::vector<float>>();
       if (o.keypoints.size() % 3)
         fail(ErrorCode::bad_format, cat("keypoints has ", o.keypoints.size(), " numbers, not three a point"),
@@ -191,8 +203,7 @@ class Coco : public Source {
   static void segmentation(const Json& s, Object& o, const std::string& place) {
     if (s.is_object()) {
       const Json& counts = s.at("counts");
-      o.runs = counts.is_string() ? unpack_runs(counts.get<std::string>(), place)
-                                  : counts.get<std::vector<int64_t>>();
+      o.runs = counts.is_string() ? unpack_runs(counts.get<std::string>(), place) : whole_list(counts);
       return;
     }
     for (const Json& polygon : s) {
