@@ -59,7 +59,7 @@ def models_text():
             f32 = next((c for c in cases if all(c[k] == case[k] for k in ("model", "batch", "threads"))), None)
             if f32 and case["threads"] == 1 and "pelton" in case:
                 gains.append(f"{case['model']} {f32['pelton']['median_ms'] / case['pelton']['median_ms']:.2f}x")
-        lines.append("bf16 against our own f32, one thread: " + ", ".join(gains) + ".")
+        lines.append("bf16 against our own f32 of another run, one thread: " + ", ".join(gains) + ".")
     if bytes_:
         lines.append("8-bit models in QDQ form, one thread, ONNX Runtime / OpenVINO: " + ", ".join(
             f"{c['model']} {ratio(c, 'onnxruntime')} / {ratio(c, 'openvino')}" for c in bytes_["cases"] if c["threads"] == 1) + ".")

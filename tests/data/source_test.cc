@@ -262,6 +262,22 @@ TEST_CASE("TFRecord: examples, raw payloads, checksums") {
   });
 }
 
+TEST_CASE("COCO annotations whose numbers are no integers are refused with the file") {
+  TempDir dir;
+  const auto read = [&](const std::string& width, const std::string& crowd) {
+    write_file(dir / "a.json",
+               cat(R"({"images": [{"id": 7, "file_name": "a.jpg", "width": )", width,
+                   R"(, "height": 10}], "categories": [{"id": 3, "name": "cat"}], "annotations": )"
+                   R"([{"id": 1, "image_id": 7, "category_id": 3, "bbox": [1, 2, 5, 6], "iscrowd": )",
+                   crowd, "}]}"));
+    return open("coco", {{"images", "."}, {"annotations", "a.json"}}, dir.path())->size();
+  };
+  CHECK(read("20.0", "0") == 1);
+  expect_error(ErrorCode::bad_format, {"a.json", "whole number", "2e+48"}, [&] { read("2e48", "0"); });
+  expect_error(ErrorCode::bad_format, {"a.json", "whole number", "20.5"}, [&] { read("20.5", "0"); });
+  expect_error(ErrorCode::bad_format, {"a.json", "whole number", "1e+30"}, [&] { read("20", "1e30"); });
+}
+
 TEST_CASE("real COCO-like annotations") {
   const std::string folder = "../shared/real/images/coco-like/";
   if (!folder_exists(folder)) PELTON_SKIP("../shared/real is absent");

@@ -19,7 +19,7 @@ int64_t whole(const Json& j) {
   if (j.is_number_float()) {
     const double v = j.get<double>();
     if (!(std::fabs(v) < 0x1p53) || v != std::trunc(v))
-      fail(ErrorCode::bad_format, cat("expected a whole number, got ", v), "COCO annotations");
+      fail(ErrorCode::bad_format, cat("expected a whole number, got ", v));
     return static_cast<int64_t>(v);
   }
   return j.get<int64_t>();
@@ -102,7 +102,7 @@ class Coco : public Source {
     const Json all = Json::parse(read_file(path_), nullptr, false);
     if (all.is_discarded() || !all.is_object()) fail(ErrorCode::bad_format, "not a JSON object", path_);
     try {
-      load(all, a.boolean("skip_empty"));
+      with_place(path_, [&] { load(all, a.boolean("skip_empty")); });
     } catch (const Json::exception& e) {
       fail(ErrorCode::bad_format, cat("not COCO annotations: ", e.what()), path_);
     }
@@ -167,13 +167,13 @@ class Coco : public Source {
     for (const Json& i : all.at("images")) {
       by_id[whole(i.at("id"))] = pictures_.size();
       Picture p{i.at("file_name").get<std::string>(), whole(i.at("width")), whole(i.at("height")), {}};
-      check_size(p.width, p.height, 178'956'970, cat(path_, ": ", p.file));
+      check_size(p.width, p.height, 178'956'970, p.file);
       pictures_.push_back(std::move(p));
     }
     for (const Json& a : all.at("annotations")) {
       auto at = by_id.find(whole(a.at("image_id")));
       auto label = category.find(whole(a.at("category_id")));
-      const std::string place = cat(path_, ": annotation ", (a.contains("id") ? whole(a.at("id")) : -1));
+      const std::string place = cat("annotation ", a.contains("id") ? whole(a.at("id")) : -1);
       if (at == by_id.end())
         fail(ErrorCode::bad_format, cat("image_id ", a.at("image_id").dump(), " names no image"), place);
       if (label == category.end())
