@@ -131,6 +131,7 @@ int run(const Options& o, const Globals& globals) {
     inputs = random_inputs(g, dims, o.seed);
   } else {
     inputs = load_inputs(g, pairs(o.inputs, "--input"));
+    require_dims(g, inputs, pairs(o.shapes, "--shape"));
     for (const ir::HostValue& v : inputs) dims.push_back(v.tensor.dims());
   }
   Stopwatch first;
@@ -267,7 +268,7 @@ Run make_bench(CLI::App& app, const Globals& globals) {
       ->type_name("S");
   app.add_flag("--device-buffers", o->device_buffers,
                "inputs and results stay in the device's memory: a run then copies nothing");
-  app.add_option("--seed", o->seed, "of the inputs")->capture_default_str();
+  app.add_option("--seed", o->seed, "of the inputs")->check(CLI::NonNegativeNumber)->capture_default_str();
   app.add_option("--precision", o->precision, "when compiling a model")->capture_default_str();
   app.add_flag("--layers", o->layers,
                "time of every node, its arithmetic and its share of what the machine can do");

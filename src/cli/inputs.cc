@@ -59,6 +59,20 @@ std::vector<HostValue> load_inputs(const Graph& g, const std::map<std::string, s
   return out;
 }
 
+void require_dims(const Graph& g, const std::vector<HostValue>& values,
+                  const std::map<std::string, std::string>& shapes) {
+  for (const auto& [name, text] : shapes) {
+    const ir::ValueId wanted = find_input(g, name, "--shape");
+    if (text.find(':') != text.npos) continue;
+    const Dims dims = parse_dims(text);
+    for (size_t i = 0; i < values.size(); ++i)
+      if (g.inputs[i] == wanted && values[i].tensor.defined() && values[i].tensor.dims() != dims)
+        fail(ErrorCode::bad_shape,
+             cat("the value of input '", name, "' is ", dims_text(values[i].tensor.dims()), ", not ", text),
+             "--shape", "give a value of this shape, or leave out --shape");
+  }
+}
+
 std::vector<Dims> choose_dims(const Graph& g, const std::map<std::string, std::string>& shapes, int64_t batch,
                               const std::map<std::string, int64_t>& optimum) {
   SymbolValues sizes;

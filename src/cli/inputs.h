@@ -18,6 +18,10 @@ std::vector<ir::HostValue> load_inputs(const ir::Graph& graph,
                                        const std::map<std::string, std::string>& files,
                                        const std::map<std::string, ir::HostValue>& values = {});
 
+// bad_shape if a loaded value has other sizes than `shapes` (name to 1x3x224x224; ranges are left alone) say.
+void require_dims(const ir::Graph& graph, const std::vector<ir::HostValue>& values,
+                  const std::map<std::string, std::string>& shapes);
+
 // Sizes of all inputs: from `shapes` (name to 1x3x224x224), the batch (size of a first axis that may vary; 0:
 // not given) and, for symbols still open, `optimum` or 1.
 std::vector<Dims> choose_dims(const ir::Graph& graph, const std::map<std::string, std::string>& shapes,

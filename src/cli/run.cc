@@ -75,6 +75,7 @@ int run(const Options& o, const Globals& globals) {
   std::map<std::string, std::string> files = pairs(o.inputs, "--input");
   const std::map<std::string, ir::HostValue> prepared = pictures(o.model, target, o.images, files);
   std::vector<ir::HostValue> inputs = load_inputs(g, files, prepared);
+  require_dims(g, inputs, pairs(o.shapes, "--shape"));
 
   TraceBuffer trace;
   runtime::RunOptions options;
@@ -173,7 +174,7 @@ Run make_run(CLI::App& app, const Globals& globals) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_option("--precision", o->precision, "when compiling a model")->capture_default_str();
-  app.add_option("--seed", o->seed, "of random ops")->capture_default_str();
+  app.add_option("--seed", o->seed, "of random ops")->check(CLI::NonNegativeNumber)->capture_default_str();
   app.add_option("--trace", o->trace, "write what ran, when and on which implementation, as Chrome trace")
       ->type_name("FILE.json");
   return [o, &globals] { return run(*o, globals); };

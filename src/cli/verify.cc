@@ -371,7 +371,7 @@ Run make_verify(CLI::App& app, const Globals& globals) {
   app.add_option("--rtol-alone", o->alone, "largest error of one kernel (default 1e-4, below fp32 0.02)");
   app.add_option("--rtol", o->cumulative,
                  "largest error of a value of the run (default 1e-3, below fp32 0.08)");
-  app.add_option("--seed", o->seed, "of random inputs")->capture_default_str();
+  app.add_option("--seed", o->seed, "of random inputs")->check(CLI::NonNegativeNumber)->capture_default_str();
   app.add_flag("--all", o->all, "show every row");
   return [o, &globals] { return run(*o, globals); };
 }

@@ -47,6 +47,30 @@ onnx::ImportOptions import_options(const std::string& path, const CompileOptions
   return out;
 }
 
+// A plan has its shapes already: those asked for must be among them.
+void require_shapes(const ir::Graph& g, const CompileOptions& options) {
+  for (const auto& [name, text] : options.shapes) {
+    const std::string where = cat("--shape ", name);
+    const auto dims = with_place(where, [&] { return passes::parse_shape(text); });
+    std::string names;
+    const ir::Type* type = nullptr;
+    for (ir::ValueId v : g.inputs) {
+      if (g[v].name == name) type = &g.type(v);
+      append(names, cat(names.empty() ? "" : ", ", g[v].name));
+    }
+    if (!type)
+      fail(ErrorCode::bad_name, cat("the plan has no input '", name, "'"), where, cat("its inputs are ", names));
+    bool fits = type->is_tensor() && type->shape.size() == dims.size();
+    for (size_t i = 0; fits && i < dims.size(); ++i) {
+      const Range range = type->shape[i].range(g.symbols->ranges);
+      fits = dims[i].min >= range.min && dims[i].max <= range.max;
+    }
+    if (!fits)
+      fail(ErrorCode::bad_shape, cat("the plan was compiled for ", type->str(), ", not for ", text), where,
+           "compile the model with this shape");
+  }
+}
+
 }  // namespace
 
 FileKind kind_of_file(const std::string& path) {
@@ -154,6 +178,7 @@ std::shared_ptr<const runtime::Plan> open_plan(const std::string& path, const de
       fail(ErrorCode::usage,
            cat("the plan was compiled in ", plan->precision, ", not in ", options.precision), path,
            cat("compile the model with precision ", options.precision));
+    with_place(path, [&] { require_shapes(plan->graph, options); });
     return plan;
   }
   return std::make_shared<runtime::Plan>(compile_model(load_model(path, options), target, options));

@@ -158,3 +158,20 @@ def test_deterministic_and_frozen_are_kept_in_the_plan(pelton, chain, tmp_path):
                  "leaves nothing to a timing")
     assert_error(pelton("compile", "chain.plt", "--deterministic", "--precision", "best"), 1, "--precision best",
                  "name one precision")
+
+
+def test_shapes_asked_of_a_plan(pelton, chain):
+    """A plan has its shapes: others are refused by name, and a run's values must have those asked for."""
+    (result,) = [pelton("compile", "chain.plt", "-o", "m.pelton", "--shape", "x=2:3:4x4")]
+    assert result.code == 0, result.err
+    assert pelton("run", "m.pelton", *INPUTS, "--shape", "x=3x4").code == 0
+    assert_error(pelton("run", "m.pelton", *INPUTS, "--shape", "x=2x4"), 1, "input 'x' is 3x4, not 2x4")
+    assert_error(pelton("run", "m.pelton", *INPUTS, "--shape", "x=9x4"), 1, "compiled for", "not for 9x4",
+                 "compile the model")
+    assert_error(pelton("run", "m.pelton", *INPUTS, "--shape", "q=9x4"), 1, "no input 'q'", "x, b")
+    assert_error(pelton("bench", "m.pelton", "--shape", "x=1:3:9x4"), 1, "not for 1:3:9x4")
+
+
+def test_negative_seeds_are_refused(pelton, chain):
+    for command in ("run", "bench", "verify"):
+        assert_error(pelton(command, "chain.plt", "--seed", "-1"), 2, "--seed")

@@ -30,27 +30,34 @@ Pool pool(const EvalContext& c) {
   return p;
 }
 
-// Calls start(), then tap(offset in the plane) for each tap inside the input, then finish(padded taps: those
-// inside the input or its pads), for every output in row-major order; plane() opens each [N,C] plane.
+// Offsets in the plane of the taps of window o that lie inside the input, in row-major order; the result is how
+// many taps lie inside the input or its pads.
+int64_t taps_of(const Pool& p, const Dims& o, std::vector<int64_t>& offsets) {
+  int64_t padded = 1;
+  offsets.assign(1, 0);
+  std::vector<int64_t> longer;
+  for (size_t d = 0; d < o.size(); ++d) {
+    const auto [first, last] = p.window.taps_inside(d, o[d], p.spatial[d]);
+    padded *= p.window.taps_inside(d, o[d], p.spatial[d] + p.window.high[d]).last;
+    longer.clear();
+    for (int64_t before : offsets)
+      for (int64_t k = first; k < last; ++k)
+        longer.push_back(before * p.spatial[d] + p.window.position(d, o[d], k));
+    offsets.swap(longer);
+  }
+  return padded;
+}
+
+// Calls start(), then tap(flat offset) for each tap inside the input, then finish(padded taps: those inside the
+// input or its pads), for every output in row-major order.
 template <class Start, class Tap, class Finish>
 void over_windows(const Pool& p, Start start, Tap tap, Finish finish) {
-  Dims strides = row_major_strides(p.spatial);
+  std::vector<int64_t> offsets;
   for (int64_t plane = 0; plane < p.planes; ++plane)
     for_each_index(p.out_spatial, [&](const Dims& o) {
       start();
-      int64_t padded = 0;
-      for_each_index(p.window.kernel, [&](const Dims& k) {
-        int64_t at = plane * p.pixels;
-        bool inside = true, in_pads = true;
-        for (size_t d = 0; d < k.size(); ++d) {
-          int64_t position = p.window.position(d, o[d], k[d]);
-          inside &= position >= 0 && position < p.spatial[d];
-          in_pads &= position < p.spatial[d] + p.window.high[d];
-          at += position * strides[d];
-        }
-        padded += in_pads;
-        if (inside) tap(at);
-      });
+      const int64_t padded = taps_of(p, o, offsets);
+      for (int64_t at : offsets) tap(plane * p.pixels + at);
       finish(padded);
     });
 }

@@ -38,6 +38,13 @@ int64_t ConcreteWindow::out_size(size_t axis, int64_t size, bool ceil) const {
   return std::min((free + step - 1) / step + 1, (size + low[axis] - 1) / step + 1);
 }
 
+ConcreteWindow::Taps ConcreteWindow::taps_inside(size_t axis, int64_t o, int64_t size) const {
+  const int64_t start = o * strides[axis] - low[axis], step = dilations[axis];
+  const int64_t first = start < 0 ? (-start - 1) / step + 1 : 0;
+  const int64_t last = size > start ? std::min(kernel[axis], (size - 1 - start) / step + 1) : 0;
+  return {std::min(first, last), last};
+}
+
 Shape infer_window(const InferContext& c, const Shape& spatial, const Shape& kernel, bool ceil) {
   size_t rank = spatial.size();
   Window w = window_of(c.node, rank);

@@ -26,6 +26,11 @@ struct ConcreteWindow {
   int64_t position(size_t axis, int64_t o, int64_t k) const {
     return o * strides[axis] - low[axis] + k * dilations[axis];
   }
+  // Taps of window o that lie inside [0, size), in [first, last); a kernel may have far more.
+  struct Taps {
+    int64_t first, last;
+  };
+  Taps taps_inside(size_t axis, int64_t o, int64_t size) const;
 };
 ConcreteWindow concrete_window(const EvalContext& c, Dims kernel);
 

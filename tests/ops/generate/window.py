@@ -195,6 +195,10 @@ def make():
     y, index = peers.runtime("MaxPool", [x], dict(kernel_shape=[2, 3], strides=[2, 3], storage_order=1), 2)
     c.case("column-major index", "max_pool", [x], [y, index], kernel=[2, 3], strides=[2, 3], row_major=False)
     c.case("NaN wins", "max_pool", [array([[[1, np.nan, 2, 0]]])], array([[[np.nan, 2]]]), kernel=[2], strides=[2])
+    x = array([[[1, 4, 2.5]]])
+    for op, y in (("max_pool", 4), ("avg_pool", 2.5), ("lp_pool", rounded(np.sqrt(np.float64(23.25)), "f32"))):
+        c.case("window far larger than the data", op, [x], np.full((1, 1, 4), y, np.float32), kernel=[2**61],
+               low=Dims([2**60]), high=Dims([2**60]))
     for op in ("max_pool", "avg_pool", "lp_pool"):
         c.refused("C1", "bad_type", ["bool"], op, ["bool[1,2,3]"], kernel=[2])
         c.refused("C2", "bad_shape", ["rank 3"], op, ["f32[2,3]"], kernel=[2])

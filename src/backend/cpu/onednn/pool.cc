@@ -30,7 +30,9 @@ std::string refuse(const ir::Graph& graph, ir::NodeId node, const device::Target
   const ir::Ints& kernel = n.get_ints("kernel");
   const ir::Ints& dilations = n.get_ints("dilations");
   const Shape &low = n.get_dims("low"), &high = n.get_dims("high");
+  constexpr int64_t kMostTaps = 1 << 20;  // the library visits those in the pads as well
   for (size_t i = 0; i < kernel.size(); ++i) {
+    if (kernel[i] > kMostTaps) return cat("takes windows of up to ", kMostTaps, ", not ", kernel[i]);
     const int64_t extent = (kernel[i] - 1) * (dilations.empty() ? 1 : dilations[i]) + 1;
     for (const Shape* side : {&low, &high})
       if (!side->empty() && (*side)[i].value() >= extent) return "has pads as large as the window";

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // max_pool that also yields indices, or whose windows may lie in the pads: plain tensors, any number of
 // spatial axes.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -19,9 +20,24 @@ std::string refuse(const ir::Graph& graph, ir::NodeId node, const device::Target
   return refuse_layouts(graph, node);
 }
 
+// Positions of the input, the first and one behind the last.
+struct Span {
+  int64_t first, end;
+};
+
 // All in three spatial axes, the missing ones of size 1.
 struct Window {
   int64_t size[3], out[3], kernel[3], stride[3], dilation[3], low[3];
+
+  // What window o covers of the input; most of a kernel may lie in the pads.
+  Span inside(int axis, int64_t o) const {
+    const int64_t start = o * stride[axis] - low[axis], step = dilation[axis];
+    const int64_t skipped = start < 0 ? (-start - 1) / step + 1 : 0;
+    if (skipped >= kernel[axis] || start >= size[axis]) return {0, 0};
+    const int64_t taps = std::min(kernel[axis], (size[axis] - 1 - start) / step + 1);
+    // Below the end of the input, so that adding a step never overflows by much.
+    return {start + skipped * step, taps <= skipped ? 0 : start + (taps - 1) * step + 1};
+  }
 };
 
 template <class T>
@@ -33,15 +49,10 @@ void plane(const Window& w, const T* x, T* y, int64_t* indices, int64_t first, b
     for (int64_t b = 0; b < w.out[1]; ++b)
       for (int64_t c = 0; c < w.out[2]; ++c, ++o) {
         int64_t best = -1, at_best[3] = {};
-        for (int64_t i = 0; i < w.kernel[0]; ++i) {
-          const int64_t p = a * w.stride[0] + i * w.dilation[0] - w.low[0];
-          if (p < 0 || p >= w.size[0]) continue;
-          for (int64_t j = 0; j < w.kernel[1]; ++j) {
-            const int64_t q = b * w.stride[1] + j * w.dilation[1] - w.low[1];
-            if (q < 0 || q >= w.size[1]) continue;
-            for (int64_t k = 0; k < w.kernel[2]; ++k) {
-              const int64_t r = c * w.stride[2] + k * w.dilation[2] - w.low[2];
-              if (r < 0 || r >= w.size[2]) continue;
+        const Span rows = w.inside(0, a), columns = w.inside(1, b), places = w.inside(2, c);
+        for (int64_t p = rows.first; p < rows.end; p += w.dilation[0]) {
+          for (int64_t q = columns.first; q < columns.end; q += w.dilation[1]) {
+            for (int64_t r = places.first; r < places.end; r += w.dilation[2]) {
               const int64_t at = (p * w.size[1] + q) * w.size[2] + r;
               // NaN wins; the first of equal values gives the index.
               if (best >= 0 && !(x[at] > x[best]) && !(x[at] != x[at] && x[best] == x[best])) continue;
@@ -76,7 +87,8 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target&)
   const int64_t results = w.out[0] * w.out[1] * w.out[2];
   const bool wants_indices = n.outputs.size() > 1, row_major = n.get_bool("row_major");
   const DType type = x.dtype;
-  const int64_t work = results * w.kernel[0] * w.kernel[1] * w.kernel[2] * 2;
+  int64_t work = results * 2;  // a window covers no more than the input
+  for (int d = 0; d < 3; ++d) work *= std::min(w.kernel[d], w.size[d]);
   return make_kernel([=](const RunArgs& args) {
     auto run = [&](auto one) {
       using T = decltype(one);

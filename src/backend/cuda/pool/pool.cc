@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // max_pool and avg_pool and their gradients, plain or channels last, and means or sums over all places of
 // channels-last data.
+#include <cstdlib>
+
 #include "backend/conv_window.h"
 #include "backend/cuda/implementations.h"
 #include "backend/cuda/own/host.h"
@@ -16,6 +18,15 @@ std::string refuse_pool(const ir::Graph& graph, ir::NodeId node, const device::T
   if (x.rank() > 5) return cat("takes up to 3 spatial dims, not ", x.rank() - 2);
   if (x.layout != y.layout || x.layout.kind == ir::Layout::Kind::blocked)
     return cat("needs one plain or channels-last layout, got ", x.layout.str(), " and ", y.layout.str());
+  // Kernels count in 32 bits and visit what lies in the pads.
+  constexpr int64_t kMost = 1 << 20;
+  for (std::string_view name : {"kernel", "strides", "dilations"})
+    for (int64_t v : graph[node].get_ints(name))
+      if (v > kMost) return cat("takes ", name, " up to ", kMost, ", not ", v);
+  for (std::string_view name : {"low", "high"})
+    for (const Dim& d : graph[node].get_dims(name))
+      if (d.is_const() && std::abs(d.value()) > kMost)
+        return cat("takes pads up to ", kMost, ", not ", d.value());
   if (graph[node].outputs.size() > 1 && graph.type(graph[node].outputs[1]).layout != y.layout)
     return "needs indices in the layout of the result";
   return {};
