@@ -59,7 +59,8 @@ void require_shapes(const ir::Graph& g, const CompileOptions& options) {
       append(names, cat(names.empty() ? "" : ", ", g[v].name));
     }
     if (!type)
-      fail(ErrorCode::bad_name, cat("the plan has no input '", name, "'"), where, cat("its inputs are ", names));
+      fail(ErrorCode::bad_name, cat("the plan has no input '", name, "'"), where,
+           cat("its inputs are ", names));
     bool fits = type->is_tensor() && type->shape.size() == dims.size();
     for (size_t i = 0; fits && i < dims.size(); ++i) {
       const Range range = type->shape[i].range(g.symbols->ranges);

@@ -30,8 +30,8 @@ Pool pool(const EvalContext& c) {
   return p;
 }
 
-// Offsets in the plane of the taps of window o that lie inside the input, in row-major order; the result is how
-// many taps lie inside the input or its pads.
+// Offsets in the plane of the taps of window o that lie inside the input, in row-major order; the result is
+// how many taps lie inside the input or its pads.
 int64_t taps_of(const Pool& p, const Dims& o, std::vector<int64_t>& offsets) {
   int64_t padded = 1;
   offsets.assign(1, 0);
@@ -48,8 +48,8 @@ int64_t taps_of(const Pool& p, const Dims& o, std::vector<int64_t>& offsets) {
   return padded;
 }
 
-// Calls start(), then tap(flat offset) for each tap inside the input, then finish(padded taps: those inside the
-// input or its pads), for every output in row-major order.
+// Calls start(), then tap(flat offset) for each tap inside the input, then finish(padded taps: those inside
+// the input or its pads), for every output in row-major order.
 template <class Start, class Tap, class Finish>
 void over_windows(const Pool& p, Start start, Tap tap, Finish finish) {
   std::vector<int64_t> offsets;
