@@ -8,7 +8,7 @@ PYTHON  = .venv/bin/python
 export CCACHE_BASEDIR = $(CURDIR)
 export CCACHE_NOHASHDIR = 1
 
-.PHONY: help build demo demo-engine demo-serve demo-train dist format test test-gpu test-mutants test-fuzz test-soak check clean
+.PHONY: help build demo demo-engine demo-serve demo-train dist format test test-gpu test-mutants test-fuzz test-soak test-threads check clean
 help:
 	@echo "make demo    set up, build, run real models and compare with ONNX Runtime (parts: demo-engine, demo-serve, demo-train)"
 	@echo "make test    set up, build, run every test that needs no GPU"
@@ -16,6 +16,7 @@ help:
 	@echo "make build   set up and build build/$(PRESET)"
 	@echo "make test-mutants, make test-fuzz   seeded faults; parsers under a fuzzer"
 	@echo "make test-soak   long runs of the server"
+	@echo "make test-threads   the server under the thread sanitizer"
 	@echo "make check   source checks: layers, headers, style"
 	@echo "make clean   remove build/"
 
@@ -78,6 +79,12 @@ test-soak:
 	cmake --preset $(PRESET)
 	cmake --build $(BUILD) --target pelton
 	PELTON_BINARY_DIR=$(BUILD) .venv/bin/python -m pytest -q -s tests/serve/soak.py
+
+test-threads:
+	tools/install_deps.sh build test
+	cmake --preset tsan
+	cmake --build build/tsan --target test_serve_core test_serve_http test_serve_grpc
+	$(PYTHON) tools/run_tests.py build/tsan --label '^serve/(core|http|grpc)$$' --compiled
 
 test-fuzz:
 	tools/install_deps.sh build test ci

@@ -62,3 +62,14 @@ pelton_layer(serve DIR serve SEES serve_core serve_engine DEPENDS cli11 toml SOU
 if(serve_on)
   target_link_libraries(pelton_serve PUBLIC pelton_serve_http pelton_serve_grpc)
 endif()
+
+# What the thread sanitizer has to be told of gRPC's libraries, which are built without it.
+function(pelton_grpc_order)
+  if(PELTON_SANITIZE STREQUAL thread AND TARGET test_serve_grpc)
+    set(file ${CMAKE_SOURCE_DIR}/tests/serve/grpc/happens_before.cc)
+    target_sources(test_serve_grpc PRIVATE ${file})
+    find_library(DEP_grpc_status_LIBRARY absl_status REQUIRED)
+    target_link_libraries(test_serve_grpc PRIVATE ${DEP_grpc_status_LIBRARY} ${CMAKE_DL_LIBS})
+    set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS -fno-sanitize=thread)
+  endif()
+endfunction()

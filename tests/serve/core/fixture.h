@@ -11,6 +11,7 @@
 #include <functional>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "serve/core/core.h"
@@ -144,6 +145,29 @@ struct TestServer {
     o.repository = std::move(r);
     core = std::make_unique<Core>(o, backends);
     return core->start();
+  }
+  // Model "m" of rows of one element, batched on two instances, that may be loaded anew while it serves.
+  std::map<std::string, std::string> start_reloadable() {
+    folder.model("m", io("max_batch_size: 4 dynamic_batching { } instance_group { count: 2 }", "1"));
+    RepositoryOptions r;
+    r.mode = ControlMode::explicit_control;
+    r.load_models = {"m"};
+    return start(std::move(r));
+  }
+  // Ends the core and a front end in the order of the server's own end; false if calls were left after 5 s.
+  template <class FrontEnd>
+  bool end(FrontEnd& front) {
+    core->set_draining();
+    if constexpr (requires { front.drain(5); })
+      front.drain(5);
+    else
+      front.drain();
+    for (int i = 0; i < 5000 && !front.drained(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const bool all = front.drained();
+    core->stop();
+    front.stop();
+    return all;
   }
   Response infer(const std::string& model, TensorValue input) {
     Answers a;

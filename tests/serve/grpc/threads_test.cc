@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The gRPC front end with many clients at once: calls, streams, calls that are given up, models loaded anew.
+// Meant for the thread sanitizer too: the clients use the callback interface, whose order happens_before.cc
+// tells it.
 #include <doctest/doctest.h>
 #include <grpcpp/grpcpp.h>
 
 #include <atomic>
+#include <condition_variable>
+#include <mutex>
 #include <thread>
 
 #include "grpc_service.grpc.pb.h"
@@ -32,73 +36,143 @@ bool answers(const pb::ModelInferResponse& m, int32_t value) {
          m.raw_output_contents(0) == std::string(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
+// What a call ends with, for the thread that waits for it.
+class Outcome {
+ public:
+  void set(grpc::Status status) {
+    std::lock_guard lock(mutex_);
+    status_ = std::move(status);
+    done_ = true;
+    changed_.notify_all();
+  }
+  grpc::Status wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return done_; });
+    return status_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  grpc::Status status_;
+  bool done_ = false;
+};
+
+using Async = pb::GRPCInferenceService::StubInterface::async_interface;
+
+class Client {
+ public:
+  explicit Client(const std::string& endpoint) {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    stub_ = pb::GRPCInferenceService::NewStub(
+        grpc::CreateCustomChannel(endpoint, grpc::InsecureChannelCredentials(), arguments));
+  }
+  // One call to its end.
+  template <class Method, class In, class Out>
+  grpc::Status call(Method method, const In& in, Out& out,
+                    std::chrono::microseconds limit = std::chrono::hours(1)) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + limit);
+    Outcome outcome;
+    method(*stub_->async(), &context, &in, &out,
+           [&](grpc::Status status) { outcome.set(std::move(status)); });
+    return outcome.wait();
+  }
+  grpc::Status infer(int32_t value, pb::ModelInferResponse& answer,
+                     std::chrono::microseconds limit = std::chrono::hours(1)) {
+    return call([](Async& stub, auto... a) { stub.ModelInfer(a...); }, request(value), answer, limit);
+  }
+  Async& async() { return *stub_->async(); }
+
+ private:
+  std::unique_ptr<pb::GRPCInferenceService::Stub> stub_;
+};
+
+// A stream that sends `count` requests, reading the answers meanwhile, and counts the right ones.
+class StreamOfRequests final
+    : public grpc::ClientBidiReactor<pb::ModelInferRequest, pb::ModelStreamInferResponse> {
+ public:
+  StreamOfRequests(Async& stub, int32_t first, int count) : first_(first), count_(count) {
+    stub.ModelStreamInfer(&context_, this);
+    send();
+    StartRead(&answer_);
+    StartCall();
+  }
+  void OnWriteDone(bool ok) override {
+    if (ok) send();
+  }
+  void OnReadDone(bool ok) override {
+    if (!ok) return;
+    if (answer_.error_message().empty() && answers(answer_.infer_response(), first_ + read_)) ++right_;
+    ++read_;
+    StartRead(&answer_);
+  }
+  void OnDone(const grpc::Status& status) override { outcome_.set(status); }
+  // The right answers, once the server has ended the stream; -1 if it ended badly.
+  int wait() { return outcome_.wait().ok() ? right_ : -1; }
+
+ private:
+  void send() {
+    if (sent_ == count_) return StartWritesDone();
+    message_ = request(first_ + sent_++);
+    StartWrite(&message_);
+  }
+  grpc::ClientContext context_;
+  Outcome outcome_;
+  pb::ModelInferRequest message_;
+  pb::ModelStreamInferResponse answer_;
+  const int first_, count_;
+  int sent_ = 0, read_ = 0, right_ = 0;
+};
+
 }  // namespace
 
 TEST_CASE(
     "many gRPC clients, streams, reloads and calls that are given up: every answer belongs to its request") {
   TestServer s;
-  s.folder.model("m", io("max_batch_size: 4 dynamic_batching { } instance_group { count: 2 }", "1"));
-  RepositoryOptions r;
-  r.mode = ControlMode::explicit_control;
-  r.load_models = {"m"};
-  REQUIRE(s.start(r).empty());
+  REQUIRE(s.start_reloadable().empty());
   GrpcOptions o;
   o.port = 0;
   auto server = make_grpc_server(*s.core, o);
-  auto stub = [&] {
-    grpc::ChannelArguments arguments;
-    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    return pb::GRPCInferenceService::NewStub(
-        grpc::CreateCustomChannel(server->endpoint(), grpc::InsecureChannelCredentials(), arguments));
-  };
-
   std::atomic<bool> stop{false};
   std::atomic<int> right{0}, wrong{0};
   std::vector<std::thread> threads;
   for (int k = 0; k < 2; ++k)
     threads.emplace_back([&, k] {
-      auto client = stub();
+      Client client(server->endpoint());
       for (int i = 0; i < 100; ++i) {
-        grpc::ClientContext context;
         pb::ModelInferResponse answer;
-        const auto status = client->ModelInfer(&context, request(k * 1000 + i), &answer);
+        const auto status = client.infer(k * 1000 + i, answer);
         ++(status.ok() && answers(answer, k * 1000 + i) ? right : wrong);
       }
     });
   threads.emplace_back([&] {
-    auto client = stub();
-    grpc::ClientContext context;
-    auto stream = client->ModelStreamInfer(&context);
-    std::thread writer([&] {
-      for (int i = 0; i < 100; ++i) stream->Write(request(5000 + i));
-      stream->WritesDone();
-    });
-    pb::ModelStreamInferResponse answer;
-    for (int i = 0; stream->Read(&answer); ++i)
-      ++(answer.error_message().empty() && answers(answer.infer_response(), 5000 + i) ? right : wrong);
-    writer.join();
-    if (!stream->Finish().ok()) ++wrong;
+    Client client(server->endpoint());
+    right += StreamOfRequests(client.async(), 5000, 100).wait();
   });
   threads.emplace_back([&] {
-    auto client = stub();
+    Client client(server->endpoint());
     for (int i = 0; !stop; ++i) {
-      grpc::ClientContext context;
-      context.set_deadline(std::chrono::system_clock::now() + std::chrono::microseconds(i % 7 * 100));
       pb::ModelInferResponse answer;
-      const auto status = client->ModelInfer(&context, request(i), &answer);
+      const auto status = client.infer(i, answer, std::chrono::microseconds(i % 7 * 100));
       if (status.ok() && !answers(answer, i)) ++wrong;
     }
   });
   threads.emplace_back([&] {
-    auto client = stub();
+    Client client(server->endpoint());
     while (!stop) {
-      grpc::ClientContext load_context, statistics_context;
       pb::RepositoryModelLoadRequest load;
       load.set_model_name("m");
       pb::RepositoryModelLoadResponse loaded;
-      if (!client->RepositoryModelLoad(&load_context, load, &loaded).ok()) ++wrong;
+      if (!client.call([](Async& stub, auto... a) { stub.RepositoryModelLoad(a...); }, load, loaded).ok())
+        ++wrong;
       pb::ModelStatisticsResponse statistics;
-      if (!client->ModelStatistics(&statistics_context, {}, &statistics).ok()) ++wrong;
+      if (!client
+               .call([](Async& stub, auto... a) { stub.ModelStatistics(a...); }, pb::ModelStatisticsRequest(),
+                     statistics)
+               .ok())
+        ++wrong;
     }
   });
   for (int k = 0; k < 3; ++k) threads[static_cast<size_t>(k)].join();
@@ -106,11 +180,7 @@ TEST_CASE(
   for (size_t k = 3; k < threads.size(); ++k) threads[k].join();
   CHECK(right == 300);
   CHECK(wrong == 0);
-  s.core->set_draining();
-  server->drain(5);
-  s.core->stop();
-  server->stop();
-  CHECK(server->drained());
+  CHECK(s.end(*server));
 }
 
 }  // namespace pelton::serve::test

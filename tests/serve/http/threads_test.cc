@@ -73,11 +73,7 @@ std::string infer(int value) {
 
 TEST_CASE("many HTTP clients, reloads and clients that vanish: every answer belongs to its request") {
   TestServer s;
-  s.folder.model("m", io("max_batch_size: 4 dynamic_batching { } instance_group { count: 2 }", "1"));
-  RepositoryOptions r;
-  r.mode = ControlMode::explicit_control;
-  r.load_models = {"m"};
-  REQUIRE(s.start(r).empty());
+  REQUIRE(s.start_reloadable().empty());
   HttpOptions o;
   o.port = 0;
   o.threads = 3;
@@ -126,13 +122,7 @@ TEST_CASE("many HTTP clients, reloads and clients that vanish: every answer belo
   for (size_t k = 4; k < threads.size(); ++k) threads[k].join();
   CHECK(right == 600);
   CHECK(wrong == 0);
-  s.core->set_draining();
-  server.drain();
-  for (int i = 0; i < 5000 && !server.drained(); ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  CHECK(server.drained());
-  s.core->stop();
-  server.stop();
+  CHECK(s.end(server));
 }
 
 }  // namespace pelton::serve::test
