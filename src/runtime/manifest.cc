@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "base/json_number.h"
 #include "ir/binary.h"
 #include "ir/op.h"
 #include "runtime/sections.h"
@@ -44,7 +43,7 @@ std::string text(const json& j, const char* what) {
 }
 int64_t integer(const json& j, const char* what) {
   if (!j.is_number_integer()) bad(cat("'", what, "' must be an integer"));
-  return json_integer(j);
+  return j.get<int64_t>();
 }
 double number(const json& j, const char* what) {
   if (!j.is_number()) bad(cat("'", what, "' must be a number"));

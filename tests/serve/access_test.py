@@ -5,6 +5,7 @@ import os
 import socket
 import ssl
 import subprocess
+import time
 
 import numpy as np
 import pytest
@@ -81,7 +82,6 @@ def test_a_tls_client_that_goes_cancels_its_request(serve, pki):
     body = b'{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[1],"data":[1]}]}'
     with context.wrap_socket(socket.create_connection(("127.0.0.1", server.port)), server_hostname="localhost") as s:
         s.sendall(b"POST /v2/models/long/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-        import time
         time.sleep(0.3)
     end = time.time() + 5
     while True:
@@ -90,6 +90,36 @@ def test_a_tls_client_that_goes_cancels_its_request(serve, pki):
             break
         assert time.time() < end
         time.sleep(0.05)
+
+
+def test_tls_clients_may_wait_to_send_and_send_ahead(serve, pki):
+    """A client that expects 100-continue gets it; a request that comes before the last answer is read whole."""
+    add_model(serve.repository, "id", identity())
+    add_model(serve.repository, "slow", identity(more='parameters { key: "execute_delay_ms" value { string_value: "300" } }'))
+    server = serve(*tls_flags(pki))
+    context = ssl.create_default_context(cafile=pki / "ca.pem")
+    body = b'{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[1],"data":[1]}]}'
+    head = b"POST /v2/models/%s/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n%s\r\n"
+    def connect():
+        return context.wrap_socket(socket.create_connection(("127.0.0.1", server.port), timeout=10), server_hostname="localhost")
+    with connect() as s:
+        s.sendall(head % (b"id", len(body), b"Expect: 100-continue\r\n"))
+        assert s.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        s.sendall(body)
+        assert s.recv(1000).startswith(b"HTTP/1.1 200 OK")
+    second = head % (b"id", len(body), b"") + body
+    for split in (1, 40, len(second) - 30):
+        with connect() as s:
+            s.sendall(head % (b"slow", len(body), b"") + body)
+            time.sleep(0.05)
+            s.sendall(second[:split])          # waits behind the first request
+            time.sleep(0.4)
+            s.sendall(second[split:])
+            out = b""
+            while out.count(b"HTTP/1.1 200 OK") < 2 or not out.endswith(b"}"):
+                more = s.recv(65536)
+                assert more, out
+                out += more
 
 
 def test_mutual_tls_wants_the_clients_certificate(serve, pki):

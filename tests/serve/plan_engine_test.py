@@ -141,3 +141,34 @@ def test_broken_files_are_refused(serve):
     assert states == {"garbage": "UNAVAILABLE", "empty": "UNAVAILABLE", "good": "READY"}
     x = np.ones((1, 4), np.float32)
     np.testing.assert_allclose(ask(server, "good", x)[0], expected(x), rtol=1e-5)
+
+
+def test_a_bad_request_costs_its_neighbours_nothing(serve):
+    """An index outside the table fails its own request, whatever batch it ran in."""
+    table = numpy_helper.from_array(np.arange(10, dtype=np.float32).reshape(5, 2), "t")
+    gather = model([helper.make_node("Gather", ["t", "x"], ["y"])], [tensor("x", ["N", 1], TensorProto.INT64)],
+                   [tensor("y", ["N", 1, 2])], [table])
+    add_model(serve.repository, "table", '''
+        backend: "onnxruntime"
+        max_batch_size: 16
+        dynamic_batching { preferred_batch_size: [ 8 ] max_queue_delay_microseconds: 10000000 }''', files={"1/model.onnx": gather})
+    server = serve()
+    answers = {}
+
+    def one(i):
+        index = 77 if i == 5 else i % 5
+        answers[i] = server.json("/v2/models/table/infer", {"inputs": [
+            {"name": "x", "datatype": "INT64", "shape": [1, 1], "data": [index]}]})
+
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    for i, (status, answer) in answers.items():
+        if i == 5:
+            assert status == 400 and "77" in answer["error"], answer
+        else:
+            assert status == 200 and answer["outputs"][0]["data"] == [2 * (i % 5), 2 * (i % 5) + 1]
+    batches = server.json("/v2/models/table/stats")[1]["model_stats"][0]["batch_stats"]
+    assert [b["batch_size"] for b in batches] == [8]

@@ -66,6 +66,10 @@ def test_foreign_hosts_and_origins_get_403(server):
     (b"GET /v2 HTTP/9.9\r\nHost: localhost\r\n\r\n", 400),
     (infer_head("Transfer-Encoding: chunked\r\n", 3) + b"0\r\n\r\n", 400),
     (infer_head("Transfer-Encoding: chunked\r\n") + b"zz\r\n", 400),
+    (infer_head("Transfer-Encoding: identity\r\n"), 501),
+    (infer_head("Transfer-Encoding: gzip, chunked\r\n"), 501),
+    (infer_head("Transfer-Encoding: xchunked\r\n"), 501),
+    (infer_head("Transfer-Encoding: chunked\r\n").replace(b"HTTP/1.1", b"HTTP/1.0"), 501),
     (infer_head(length="-1"), 400),
     (infer_head(length="99999999999999999999999"), 400),
     (infer_head(length=65 << 20), 413),
@@ -79,6 +83,33 @@ def test_broken_http_is_refused(server, data, status):
     assert answer.startswith(b"HTTP/1.1 %d " % status), answer[:200]
     assert b'{"error":' in answer
     assert server.infer("id", [1])[0] == 200
+
+
+def test_a_body_of_unknown_length_is_not_the_next_request(server):
+    """What follows a head that is refused, or whose body's end nobody knows, is never answered."""
+    hidden = b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    for coding in ("foo", "identity", "chunked, gzip", '"chunked"', "chunked, chunked"):
+        answer = talk(server, infer_head(f"Transfer-Encoding: {coding}\r\n", close=False) + hidden, wait=3)
+        assert answer.count(b"\r\n\r\n") == 1 and answer.startswith(b"HTTP/1.1 501 "), answer
+
+
+def test_head_absolute_targets_and_methods(server):
+    """HEAD is GET without its body; a target may name the host; 405 says what is allowed."""
+    for path in ("/v2/health/live", "/v2", "/v2/models/id/config", "/", "/none"):
+        def ask(method):
+            return talk(server, f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+        (head, nothing), (same, body) = ask("HEAD").split(b"\r\n\r\n", 1), ask("GET").split(b"\r\n\r\n", 1)
+        assert nothing == b"" and b"Content-Length: %d" % len(body) in head
+        if path != "/":                                   # the page tells the time
+            assert head == same
+    two = b"HEAD /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n" + infer_head(length=len(BODY)) + BODY
+    assert talk(server, two).count(b"HTTP/1.1 200 OK") == 2
+    assert talk(server, infer_head(length=len(BODY)).replace(b" /v2", b" http://localhost/v2") + BODY).startswith(b"HTTP/1.1 200 ")
+    assert talk(server, infer_head(length=len(BODY)).replace(b" /v2", b" HTTP://evil.com/v2") + BODY).startswith(b"HTTP/1.1 403 ")
+    for method, path, allow in (("PUT", "/v2/models/id/infer", "POST"), ("DELETE", "/v2", "GET, HEAD, POST"),
+                                ("POST", "/v2", "GET, HEAD"), ("GET", "/v2/models/id/infer", "POST")):
+        status, headers, _ = server.request(path, b"" if method == "POST" else None, method)
+        assert (status, headers["Allow"]) == (405, allow)
 
 
 def test_a_decompression_bomb_is_refused(server):
@@ -161,6 +192,40 @@ def test_request_bytes_are_bounded(serve):
     assert answer.startswith(b"HTTP/1.1 503 ") and b"as many request bytes" in answer
     for _ in range(50):                        # what was taken is given back
         assert server.infer("id", [1.0] * 5000)[0] == 200
+
+
+def test_what_a_request_becomes_is_bounded_too(serve):
+    """Small on the wire, large in memory: compressed bodies and numbers of one digit count by what they become."""
+    add_model(serve.repository, "id", identity("TYPE_FP64"))
+    server = serve("--max-inflight-bytes=400000")
+    def body(n):
+        return json.dumps({"inputs": [{"name": "INPUT0", "datatype": "FP64", "shape": [n], "data": [1] * n}]},
+                          separators=(",", ":")).encode()
+    for head, data in (("Content-Encoding: gzip\r\n", gzip.compress(body(200_000))), ("", body(60_000))):
+        answer = talk(server, infer_head(head, len(data)) + data)
+        assert len(data) < 130_000 and answer.startswith(b"HTTP/1.1 503 ") and b"as many request bytes" in answer, answer[:200]
+    for _ in range(20):                        # what was taken is given back
+        assert server.infer("id", [1.0] * 20_000, "FP64")[0] == 200
+
+
+def test_an_output_is_asked_for_once(serve):
+    """Else a small request could ask for an answer of any size."""
+    add_model(serve.repository, "id", identity())
+    server = serve()
+    status, body = server.infer("id", [1], outputs=[{"name": "OUTPUT0"}] * 100_000)
+    assert status == 400 and body["error"] == "output 'OUTPUT0' for model 'id' is asked for twice"
+
+
+def test_booleans_are_0_or_1(serve):
+    add_model(serve.repository, "flags", identity("TYPE_BOOL"))
+    server = serve()
+    head = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "BOOL", "shape": [3],
+                                   "parameters": {"binary_data_size": 3}}]}).encode()
+    lengths = {"Inference-Header-Content-Length": str(len(head))}
+    assert json.loads(server.request("/v2/models/flags/infer", head + b"\0\1\0", headers=lengths)[2])["outputs"][0]["data"] == [
+        False, True, False]
+    status, _, text = server.request("/v2/models/flags/infer", head + b"\0\1\2", headers=lengths)
+    assert status == 400 and b"of type BOOL holds a byte that is neither 0 nor 1" in text
 
 
 def test_names_are_escaped_on_the_status_page(serve):

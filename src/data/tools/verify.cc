@@ -16,10 +16,9 @@ VerifyResult verify_samples(const Pipeline& p, const std::function<void(int64_t)
   std::mutex mutex;
   std::map<int64_t, int64_t> labels;
   parallel_for(0, r.samples, 1, [&](int64_t index, int64_t) {
-    std::string op, place;
+    std::string op;
     try {
       Sample s = maker.make(index, 0, &op);
-      place = s.origin.str();
       if (s.image) {
         op = "decode";
         s.image->pixels();
@@ -30,7 +29,8 @@ VerifyResult verify_samples(const Pipeline& p, const std::function<void(int64_t)
       }
     } catch (const Error& e) {
       if (e.code() == ErrorCode::usage || e.code() == ErrorCode::internal) throw;
-      const std::string origin = e.where().empty() ? place : e.where();
+      std::string origin = e.where();
+      if (op == "decode" && origin.empty()) origin = maker.source().read(index).origin.str();
       std::lock_guard lock(mutex);
       r.bad.push_back({0, 0, index, origin, op, e.message()});
     }

@@ -113,8 +113,13 @@ std::string Core::model_config_wire(std::string_view name, std::string_view vers
 std::string Core::statistics_json(std::string_view name, std::string_view version) const {
   Json list = Json::array();
   auto add = [&](const std::string& model) {
-    for (const std::string& v : repository_->served_versions(model))
-      if (version.empty() || v == version) list.push_back(stats_json(repository_->find(model, v)->stats()));
+    for (const std::string& v : repository_->served_versions(model)) {
+      if (!version.empty() && v != version) continue;
+      try {
+        list.push_back(stats_json(repository_->find(model, v)->stats()));
+      } catch (const Error&) {  // unloaded meanwhile
+      }
+    }
   };
   if (name.empty()) {
     for (const std::string& model : repository_->names()) add(model);

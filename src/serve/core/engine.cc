@@ -105,7 +105,14 @@ void TensorInstance::execute(BatchRun& batch) {
   for (const BatchInput& b : batch_inputs_) inputs.push_back(make_batch_input(b, batch.requests));
   batch.input_end = Clock::now();
   const CancelToken* token = batch.requests.size() == 1 ? batch.requests[0]->token.get() : nullptr;
-  std::vector<TensorValue> outputs = run(inputs, token);
+  std::vector<TensorValue> outputs;
+  try {
+    outputs = run(inputs, token);
+  } catch (const std::exception&) {
+    if (batch.requests.size() == 1) throw;
+    inputs.clear();
+    return execute_apart(batch);  // what is wrong with one request is no fault of the others
+  }
   batch.infer_end = Clock::now();
   for (const BatchOutput& b : batch_outputs_) scatter_output(b, batch, outputs);
   if (batch.requests.size() == 1) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <memory>
 
+#include "base/error.h"
 #include "serve/core/blob.h"
 
 namespace pelton::serve {
@@ -20,6 +21,7 @@ class MemoryGate {
     } while (!used_.compare_exchange_weak(now, now + n, std::memory_order_relaxed));
     return true;
   }
+  bool has_room(size_t n) const { return n <= limit_ && used() <= limit_ - n; }
   void give_back(size_t n) { used_.fetch_sub(n, std::memory_order_relaxed); }
   size_t used() const { return used_.load(std::memory_order_relaxed); }
 
@@ -28,25 +30,34 @@ class MemoryGate {
   std::atomic<size_t> used_{0};
 };
 
-// Memory that counts until its last owner lets go of it; null if the gate has no room. The gate outlives it.
-inline std::shared_ptr<char> allocate_leased(MemoryGate& gate, size_t size) {
+// Room for that many bytes until the last owner lets go of it; null if the gate has none. The gate outlives
+// it.
+inline std::shared_ptr<const void> take_room(MemoryGate& gate, size_t size) {
   if (!gate.try_take(size)) return nullptr;
-  struct Lease {
-    MemoryGate& gate;
-    size_t size;
-    std::shared_ptr<char> memory;
-    ~Lease() { gate.give_back(size); }
-  };
-  std::shared_ptr<Lease> lease;
-  try {
-    lease = std::make_shared<Lease>(gate, size, nullptr);
-  } catch (...) {
-    gate.give_back(size);
-    throw;
-  }
-  lease->memory = allocate_bytes(size);
-  char* const data = lease->memory.get();
-  return {std::move(lease), data};
+  return {&gate, [size](const MemoryGate* g) { const_cast<MemoryGate*>(g)->give_back(size); }};
+}
+
+// What `blob` holds counts until its last owner lets go of it; `busy` error if the gate has no room. A small
+// one is left out: it hides behind the request that it was made from.
+inline Blob counted(MemoryGate& gate, Blob blob) {
+  constexpr size_t kSmall = 16 << 10;
+  if (blob.size <= kSmall) return blob;
+  auto room = take_room(gate, blob.size);
+  if (!room) fail(ErrorCode::busy, "the server holds as many request bytes as it may", "", "retry later");
+  const char* const data = blob.data;
+  const size_t size = blob.size;
+  return {data, size,
+          std::make_shared<std::pair<std::shared_ptr<const void>, Blob>>(std::move(room), std::move(blob))};
+}
+
+// Memory that counts in the same way.
+inline std::shared_ptr<char> allocate_leased(MemoryGate& gate, size_t size) {
+  auto room = take_room(gate, size);
+  if (!room) return nullptr;
+  auto memory = allocate_bytes(size);
+  char* const data = memory.get();
+  using Both = std::pair<std::shared_ptr<const void>, std::shared_ptr<char>>;
+  return {std::make_shared<Both>(std::move(room), std::move(memory)), data};
 }
 
 }  // namespace pelton::serve

@@ -22,6 +22,13 @@ std::vector<std::string> split_lines(const std::string& text) {
   return lines;
 }
 
+// Kernels take a byte of a boolean for 0 or 1.
+bool has_other_than_flags(const Blob& b) {
+  unsigned char all = 0;
+  for (size_t i = 0; i < b.size; ++i) all |= static_cast<unsigned char>(b.data[i]);
+  return all > 1;
+}
+
 // dims against a pattern in which -1 takes anything.
 bool matches(const int64_t* dims, size_t n, const Dims& pattern) {
   if (n != pattern.size()) return false;
@@ -150,6 +157,9 @@ void Model::check(Request& request) const {
       if (*elements != *count)
         fail(ErrorCode::bad_shape, cat("input '", t.name, "' for model '", m, "' holds ", *elements,
                                        " BYTES elements, shape ", t.dims, " needs ", *count));
+    } else if (t.dtype == DType::boolean && has_other_than_flags(t.data)) {
+      fail(ErrorCode::bad_format,
+           cat("input '", t.name, "' for model '", m, "' of type BOOL holds a byte that is neither 0 nor 1"));
     } else if (int64_t need = 0;
                __builtin_mul_overflow(*count, static_cast<int64_t>(bits(t.dtype) / 8), &need) ||
                static_cast<uint64_t>(need) != t.data.size) {
@@ -177,9 +187,13 @@ void Model::check(Request& request) const {
            cat("expected ", config_.inputs.size(), " inputs but got ", request.inputs.size(),
                " inputs for model '", m, "': '", spec.name, "' is missing"));
   }
-  for (const RequestedOutput& o : request.outputs) {
+  for (size_t i = 0; i < request.outputs.size(); ++i) {
+    const RequestedOutput& o = request.outputs[i];
     if (!config_.output(o.name))
       fail(ErrorCode::bad_name, cat("unexpected inference output '", o.name, "' for model '", m, "'"));
+    for (size_t j = 0; j < i; ++j)  // else a small request could ask for an answer of any size
+      if (request.outputs[j].name == o.name)
+        fail(ErrorCode::bad_name, cat("output '", o.name, "' for model '", m, "' is asked for twice"));
     if (o.classes < 0)
       fail(ErrorCode::bad_format,
            cat("classification of output '", o.name, "' asks for ", o.classes, " classes"));

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -119,7 +120,7 @@ std::map<std::string, std::string> Repository::load_all(const std::map<std::stri
   for (const auto& [name, path] : models)
     pool.post([this, &errors, &errors_mutex, name = name, path = path] {
       try {
-        load_checked(name, path, {}, {});
+        load_checked(name, path, {});
       } catch (const Error& e) {
         std::lock_guard lock(errors_mutex);
         errors[name] = e.what();
@@ -186,14 +187,41 @@ void Repository::stop() {
   reaper_->finish();
 }
 
-void Repository::load_checked(const std::string& name, const std::string& path, const LoadOverride& changes,
-                              std::set<std::string> chain) {
+// An ensemble holds its lock while it loads its steps. Ensembles that use each other would wait for each
+// other for ever, whichever threads load them: the one that would close the circle fails.
+void Repository::load_step(const std::string& ensemble, const std::string& step) {
+  const auto models = scan();
+  const auto it = models.find(step);
+  if (it == models.end())
+    fail(ErrorCode::not_found, cat("ensemble step '", step, "' is not in the repository"), ensemble);
+  struct Mark {
+    Repository& r;
+    const std::string& ensemble;
+    Mark(Repository& repository, const std::string& name, const std::string& wanted)
+        : r(repository), ensemble(name) {
+      std::lock_guard lock(r.steps_mutex_);
+      for (const std::string* at = &wanted;;) {
+        if (*at == name)
+          fail(ErrorCode::bad_format, cat("ensemble '", name, "' uses itself through its steps"), name);
+        const auto next = r.step_of_.find(*at);
+        if (next == r.step_of_.end()) break;
+        at = &next->second;
+      }
+      r.step_of_[name] = wanted;
+    }
+    ~Mark() {
+      std::lock_guard lock(r.steps_mutex_);
+      r.step_of_.erase(ensemble);
+    }
+  } mark(*this, ensemble, step);
+  load_checked(step, it->second, {});
+}
+
+void Repository::load_checked(const std::string& name, const std::string& path, const LoadOverride& changes) {
   auto e = entry(name);
-  if (!chain.insert(name).second)
-    fail(ErrorCode::bad_format, cat("ensemble '", name, "' uses itself through its steps"), name);
   std::lock_guard one_at_a_time(e->loading);
   try {
-    load_entry(name, *e, path, changes, std::move(chain));
+    load_entry(name, *e, path, changes);
   } catch (...) {
     const Error error = as_error(name);
     std::unique_lock lock(mutex_);
@@ -238,11 +266,11 @@ void Repository::check_override(const std::string& name, const std::string& path
 }
 
 void Repository::load_entry(const std::string& name, Entry& e, const std::string& path,
-                            const LoadOverride& changes, std::set<std::string> chain) {
-  if (changes.files.empty()) return load_folder(name, e, path, path, changes, std::move(chain));
+                            const LoadOverride& changes) {
+  if (changes.files.empty()) return load_folder(name, e, path, path, changes);
   const UploadFolder upload(name, changes.files);
   try {
-    load_folder(name, e, path, upload.path(), changes, std::move(chain));
+    load_folder(name, e, path, upload.path(), changes);
   } catch (...) {  // where uploads lie is the server's own business
     const Error error = as_error(name);
     throw Error(error.code(), replaced(error.message(), upload.path(), "the upload"),
@@ -252,8 +280,7 @@ void Repository::load_entry(const std::string& name, Entry& e, const std::string
 }
 
 void Repository::load_folder(const std::string& name, Entry& e, const std::string& path,
-                             const std::string& folder, const LoadOverride& changes,
-                             std::set<std::string> chain) {
+                             const std::string& folder, const LoadOverride& changes) {
   Stopwatch watch;
   const ModelDir dir(folder, !changes.files.empty());
   const uint64_t fingerprint = ModelDir(path.empty() ? folder : path).fingerprint();
@@ -273,12 +300,7 @@ void Repository::load_folder(const std::string& name, Entry& e, const std::strin
   std::vector<std::string> steps;
   for (const EnsembleStep& s : plan.config.steps) {
     if (std::find(steps.begin(), steps.end(), s.model) == steps.end()) steps.push_back(s.model);
-    if (ready(s.model, s.version > 0 ? cat(s.version) : "")) continue;
-    auto models = scan();
-    auto it = models.find(s.model);
-    if (it == models.end())
-      fail(ErrorCode::not_found, cat("ensemble step '", s.model, "' is not in the repository"), name);
-    load_checked(s.model, it->second, {}, chain);
+    if (!ready(s.model, s.version > 0 ? cat(s.version) : "")) load_step(name, s.model);
   }
 
   std::map<int64_t, VersionInfo> loaded;
@@ -423,7 +445,7 @@ void Repository::load(const std::string& name, const LoadOverride& changes) {
   auto it = models.find(name);
   if (it == models.end() && changes.files.empty())
     fail(ErrorCode::not_found, cat("failed to load '", name, "': no such model in the repository"));
-  load_checked(name, it == models.end() ? "" : it->second, changes, {});
+  load_checked(name, it == models.end() ? "" : it->second, changes);
 }
 
 void Repository::unload(const std::string& name, bool dependents) {

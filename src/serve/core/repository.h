@@ -9,7 +9,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <shared_mutex>
 #include <string>
 #include <thread>
@@ -111,14 +110,13 @@ class Repository {
 
   std::map<std::string, std::string> scan() const;  // model -> folder
   std::shared_ptr<Entry> entry(const std::string& name);
-  void load_entry(const std::string& name, Entry& e, const std::string& path, const LoadOverride& changes,
-                  std::set<std::string> chain);
+  void load_entry(const std::string& name, Entry& e, const std::string& path, const LoadOverride& changes);
   void load_folder(const std::string& name, Entry& e, const std::string& path, const std::string& folder,
-                   const LoadOverride& changes, std::set<std::string> chain);
+                   const LoadOverride& changes);
+  void load_step(const std::string& ensemble, const std::string& step);
   void check_override(const std::string& name, const std::string& path, const LoadOverride& changes,
                       const Node& wanted) const;
-  void load_checked(const std::string& name, const std::string& path, const LoadOverride& changes,
-                    std::set<std::string> chain);
+  void load_checked(const std::string& name, const std::string& path, const LoadOverride& changes);
   std::shared_ptr<const Model> load_version(const ModelPlan& plan, const ModelDir& dir, int64_t version);
   std::map<std::string, std::string> load_all(const std::map<std::string, std::string>& models);
 
@@ -128,6 +126,9 @@ class Repository {
   std::shared_ptr<Reaper> reaper_;
   mutable std::shared_mutex mutex_;
   std::map<std::string, std::shared_ptr<Entry>, std::less<>> entries_;
+  std::mutex steps_mutex_;
+  std::map<std::string, std::string>
+      step_of_;  // ensembles that are being loaded: the step that they load now
   std::mutex poll_mutex_;
   std::condition_variable poll_wake_;
   std::thread poller_;

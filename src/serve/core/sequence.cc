@@ -107,6 +107,16 @@ std::optional<Error> SequenceScheduler::accept(RequestPtr& r, Clock::time_point 
   if (!sequence_.iterative && !r->sequence.any())
     return Error(ErrorCode::bad_format, cat("a request to the sequence model '", config_.name,
                                             "' needs a non-zero or non-empty sequence_id"));
+  if (const ControlInput* c = sequence_.control(ControlInput::Kind::correlation); c && !sequence_.iterative) {
+    // Cut to fit, two ids would be one to the model.
+    const bool narrow = c->dtype == DType::u32 || c->dtype == DType::i32;
+    if (c->dtype != DType::string && !r->sequence.text.empty())
+      return Error(ErrorCode::bad_type, cat("sequence_id ", id_text(r->sequence), " is a text, the model '",
+                                            config_.name, "' takes ids of type ", wire_name(c->dtype)));
+    if (narrow && r->sequence.number > UINT32_MAX)
+      return Error(ErrorCode::limit, cat("sequence_id ", r->sequence.number, " does not fit the type ",
+                                         wire_name(c->dtype), " of ids of the model '", config_.name, "'"));
+  }
   if (waiting_ >= bound_) sweep(now, refusals);
   if (waiting_ >= bound_)
     return Error(ErrorCode::busy, cat("the queue is full: ", waiting_, " requests wait"), config_.name,

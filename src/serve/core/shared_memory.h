@@ -35,6 +35,7 @@ class SharedMemory {
   };
 
   bool allowed() const { return allowed_; }
+  MemoryGate& gate() const { return gate_; }  // of request bytes
   bool has_gpus() const { return open_gpu_ != nullptr; }
   // Throws unsupported_op while client shared memory is off; every other call below does, too.
   void require() const;

@@ -53,9 +53,14 @@ void Model::warm_up(const ModelDir& dir) const {
       auto state = std::make_shared<State>();
       auto request = std::make_unique<Request>();
       request->counted = false;
+      if (config_.sequence && !config_.sequence->iterative) {  // one of a single request
+        request->sequence.number = 1;
+        request->sequence_start = request->sequence_end = true;
+      }
       for (const WarmupInput& w : sample.inputs)
-        request->inputs.push_back(
-            make_input(w, config_.max_batch > 0 ? std::max<int64_t>(1, sample.batch) : 0, dir));
+        if (!is_added_tensor(*config_.tree, w.name))  // controls and states come from the scheduler
+          request->inputs.push_back(
+              make_input(w, config_.max_batch > 0 ? std::max<int64_t>(1, sample.batch) : 0, dir));
       request->set_callback([state](Response&& r, bool final) {
         if (!final) return;
         std::lock_guard lock(state->mutex);

@@ -45,7 +45,11 @@ struct Place {
   std::string region;
   uint64_t offset = 0, size = 0;
   void read(const std::string& name, const inference::InferParameter& p) {
-    if (name == "shared_memory_region") region = p.string_param();
+    if (name == "shared_memory_region") {
+      if (p.parameter_choice_case() != inference::InferParameter::kStringParam)
+        fail(ErrorCode::bad_format, cat("parameter '", name, "' expects a string"));
+      region = p.string_param();
+    }
     if (name != "shared_memory_offset" && name != "shared_memory_byte_size") return;
     const bool is_unsigned = p.parameter_choice_case() == inference::InferParameter::kUint64Param;
     if (!is_unsigned &&
@@ -128,7 +132,7 @@ void read_infer_message(inference::ModelInferRequest& m, Request& r, const Share
   for (const auto& [name, p] : m.parameters()) r.parameters.emplace(name, parameter_of(name, p));
   const int raw = m.raw_input_contents_size();
   int used = 0;
-  for (const auto& in : m.inputs()) {
+  for (auto& in : *m.mutable_inputs()) {
     TensorValue t;
     t.name = in.name();
     const auto dtype = dtype_from_wire(in.datatype());
@@ -152,7 +156,8 @@ void read_infer_message(inference::ModelInferRequest& m, Request& r, const Share
              cat("raw_input_contents has ", raw, " entries for ", m.inputs_size(), " inputs"));
       t.data = Blob::from(std::move(*m.mutable_raw_input_contents(used++)));
     } else {
-      t.data = typed_contents(in.contents(), t);
+      t.data = counted(memory.gate(), typed_contents(in.contents(), t));
+      in.clear_contents();  // small numbers take many times their size of the message
     }
     r.inputs.push_back(std::move(t));
   }

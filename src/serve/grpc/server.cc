@@ -79,12 +79,11 @@ class InferCall final : public ServerUnaryReactor {
     const auto until = context->deadline() - std::chrono::system_clock::now();
     if (until < std::chrono::hours(24 * 365))
       request->deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(until);
-    const size_t bytes = message.ByteSizeLong();
-    if (!core.gate().try_take(bytes)) {
+    room_ = take_room(core.gate(), message.ByteSizeLong());
+    if (!room_) {
       Finish(Status(grpc::StatusCode::UNAVAILABLE, "the server holds as many request bytes as it may"));
       return;
     }
-    lease_ = std::shared_ptr<void>(nullptr, [&gate = core.gate(), bytes](void*) { gate.give_back(bytes); });
     // Set after reading, which fills the outputs that the answer is shaped by; before, an error needs no
     // more.
     request->set_callback([this](Response&& r, bool) { Finish(grpc_status(*r.error)); });
@@ -102,10 +101,12 @@ class InferCall final : public ServerUnaryReactor {
       if (r.error) return Finish(grpc_status(*r.error));
       try {
         core.shared_memory().store(r, outputs, mapped);
+        write_infer_message(r, outputs, *response);
       } catch (const Error& e) {
         return Finish(grpc_status(e));
+      } catch (const std::bad_alloc&) {
+        return Finish(Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "no memory for the answer"));
       }
-      write_infer_message(r, outputs, *response);
       Finish(Status::OK);
     });
     core.infer(std::move(request));
@@ -115,7 +116,7 @@ class InferCall final : public ServerUnaryReactor {
 
  private:
   const std::shared_ptr<CancelToken> token_ = std::make_shared<CancelToken>();
-  std::shared_ptr<void> lease_;
+  std::shared_ptr<const void> room_;  // of the message
 };
 
 class Service final : public pb::GRPCInferenceService::CallbackService {
@@ -157,7 +158,7 @@ class Service final : public pb::GRPCInferenceService::CallbackService {
     } catch (const Denied& d) {
       return make_failed_stream(Status(grpc::StatusCode::PERMISSION_DENIED, d.why));
     }
-    return make_stream_reactor(core_, c, options_.forward);
+    return make_stream_reactor(core_, c, options_.forward, options_.stall_timeout);
   }
   ServerUnaryReactor* ModelConfig(CallbackServerContext* c, const pb::ModelConfigRequest* in,
                                   pb::ModelConfigResponse* out) override {

@@ -2,6 +2,7 @@
 // The gRPC front end. A build without gRPC has the same interface and says that it cannot serve.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -18,10 +19,11 @@ struct GrpcOptions {
   bool reuse_port = false;
   size_t max_message_bytes = 64 << 20;
   TlsOptions tls;
-  AccessRules access;                    // keys travel as metadata "triton-grpc-protocol-HEADER"
-  std::map<std::string, int> arguments;  // channel arguments by their published names
-  int compression = 0;                   // of answers: 0 none to 3 high
-  HeaderPattern forward;                 // metadata that becomes parameters of inference requests
+  AccessRules access;                                // keys travel as metadata "triton-grpc-protocol-HEADER"
+  std::map<std::string, int> arguments;              // channel arguments by their published names
+  int compression = 0;                               // of answers: 0 none to 3 high
+  std::chrono::milliseconds stall_timeout{120'000};  // a stream whose responses nobody reads
+  HeaderPattern forward;                             // metadata that becomes parameters of inference requests
 };
 
 class GrpcServer {

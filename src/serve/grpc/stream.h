@@ -5,6 +5,8 @@
 
 #include <grpcpp/support/server_callback.h>
 
+#include <chrono>
+
 #include "grpc_service.pb.h"
 #include "serve/core/access.h"
 #include "serve/core/core.h"
@@ -13,9 +15,9 @@ namespace pelton::serve {
 
 using StreamReactor =
     grpc::ServerBidiReactor<inference::ModelInferRequest, inference::ModelStreamInferResponse>;
-// Owns itself until the call is done.
+// Owns itself until the call is done. A client that reads nothing of much for `stall_timeout` is cut off.
 StreamReactor* make_stream_reactor(Core& core, grpc::CallbackServerContext* context,
-                                   const HeaderPattern& forward);
+                                   const HeaderPattern& forward, std::chrono::milliseconds stall_timeout);
 StreamReactor* make_failed_stream(const grpc::Status& status);
 
 }  // namespace pelton::serve

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/http/compress.h"
 
+#include <strings.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -18,6 +19,10 @@ std::string_view trim(std::string_view s) {
   while (!s.empty() && (s.front() == ' ' || s.front() == '\t')) s.remove_prefix(1);
   while (!s.empty() && (s.back() == ' ' || s.back() == '\t')) s.remove_suffix(1);
   return s;
+}
+
+bool same_name(std::string_view a, std::string_view b) {  // names of codings, in any case
+  return a.size() == b.size() && ::strncasecmp(a.data(), b.data(), a.size()) == 0;
 }
 
 struct Inflater {
@@ -41,9 +46,9 @@ struct Deflater {
 
 Coding coding_of(std::string_view encoding) {
   encoding = trim(encoding);
-  if (encoding.empty() || encoding == "identity") return Coding::identity;
-  if (encoding == "gzip" || encoding == "x-gzip") return Coding::gzip;
-  if (encoding == "deflate") return Coding::deflate;
+  if (encoding.empty() || same_name(encoding, "identity")) return Coding::identity;
+  if (same_name(encoding, "gzip") || same_name(encoding, "x-gzip")) return Coding::gzip;
+  if (same_name(encoding, "deflate")) return Coding::deflate;
   fail(ErrorCode::bad_format, cat("Content-Encoding '", encoding, "' is not supported"), "",
        "use gzip, deflate or none");
 }
@@ -60,8 +65,8 @@ Coding accepted_coding(std::string_view accept) {
       if (q == "q=0" || q == "q=0.0" || q == "q=0.00" || q == "q=0.000") continue;
       item = trim(item.substr(0, semicolon));
     }
-    if (item == "gzip") return Coding::gzip;
-    if (item == "deflate") best = Coding::deflate;
+    if (same_name(item, "gzip")) return Coding::gzip;
+    if (same_name(item, "deflate")) best = Coding::deflate;
   }
   return best;
 }

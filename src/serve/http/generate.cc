@@ -123,7 +123,7 @@ Json values_json(const TensorValue& t) {
 
 }  // namespace
 
-void read_generate_request(Request& r, const Blob& body, const ModelConfig& config) {
+void read_generate_request(Request& r, const Blob& body, const ModelConfig& config, MemoryGate& gate) {
   const std::string_view text = checked_json_object(body);  // bounds the depth
   const Json j = Json::parse(text, nullptr, false);
   if (!j.is_object()) fail(ErrorCode::bad_format, "the body is not a JSON object");
@@ -136,7 +136,7 @@ void read_generate_request(Request& r, const Blob& body, const ModelConfig& conf
       if (config.max_batch > 0) t.dims.insert(t.dims.begin(), 1);
       std::string bytes;
       for (const Json* v : values) put_number(bytes, *spec, *v);
-      t.data = Blob::from(std::move(bytes));
+      t.data = counted(gate, Blob::from(std::move(bytes)));
       r.inputs.push_back(std::move(t));
     } else if (key == "id" && value.is_string()) {
       r.id = value.get<std::string>();

@@ -276,7 +276,7 @@ TensorValue read_input(dom::element e, Tail& tail, const SharedMemory& memory) {
   if (auto count = checked_count(t.dims); !count || *count != flat.count())
     fail(ErrorCode::bad_shape, cat("input '", t.name, "' has ", flat.count(), " elements, its shape ", t.dims,
                                    " needs ", count ? *count : -1));
-  t.data = Blob::from(std::move(bytes));
+  t.data = counted(memory.gate(), Blob::from(std::move(bytes)));
   return t;
 }
 

@@ -37,6 +37,12 @@ HttpResponse HttpResponse::error(int status, std::string_view message) {
   return r;
 }
 
+HttpResponse HttpResponse::wrong_method(std::string allowed, std::string_view message) {
+  HttpResponse r = error(405, message);
+  r.headers.emplace_back("Allow", std::move(allowed));
+  return r;
+}
+
 size_t HttpResponse::size() const {
   size_t n = 0;
   for (const Blob& b : body) n += b.size;

@@ -35,6 +35,7 @@ struct HttpResponse {
   static HttpResponse text(std::string text, std::string type, int status = 200);
   static HttpResponse error(const Error& e);
   static HttpResponse error(int status, std::string_view message);
+  static HttpResponse wrong_method(std::string allowed, std::string_view message);  // 405
   size_t size() const;
 };
 

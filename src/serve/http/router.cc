@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "serve/http/compress.h"
 #include "serve/http/infer_json.h"
 
@@ -152,7 +153,7 @@ void Router::handle(HttpRequest&& request, std::shared_ptr<HttpPeer> peer) const
         (path.back() == "generate" || path.back() == "generate_stream")) {
       const bool versioned = path.size() == 6 && path[3] == "versions";
       if (path.size() == 4 || versioned) {
-        if (!post) return peer->respond(HttpResponse::error(405, "generation wants POST"));
+        if (!post) return peer->respond(HttpResponse::wrong_method("POST", "generation wants POST"));
         return generate(std::move(request), path[2], versioned ? path[4] : "",
                         path.back() == "generate_stream", peer);
       }
@@ -161,7 +162,7 @@ void Router::handle(HttpRequest&& request, std::shared_ptr<HttpPeer> peer) const
         path.back() == "infer") {
       const bool versioned = path.size() == 6 && path[3] == "versions";
       if (path.size() == 4 || versioned) {
-        if (!post) return peer->respond(HttpResponse::error(405, "inference wants POST"));
+        if (!post) return peer->respond(HttpResponse::wrong_method("POST", "inference wants POST"));
         return infer(std::move(request), path[2], versioned ? path[4] : "", peer);
       }
     }
@@ -177,17 +178,18 @@ void Router::handle(HttpRequest&& request, std::shared_ptr<HttpPeer> peer) const
 
 HttpResponse Router::answer(HttpRequest& request, const std::vector<std::string>& path) const {
   const bool get = request.method == "GET", post = request.method == "POST";
-  if (!get && !post) return HttpResponse::error(405, cat("method ", request.method, " is not supported"));
+  if (!get && !post)
+    return HttpResponse::wrong_method("GET, HEAD, POST", cat("method ", request.method, " is not supported"));
   if (options_.metrics && path.size() == 1 && path[0] == "metrics")
     return get ? HttpResponse::text(core_.metrics(), "text/plain; version=0.0.4; charset=utf-8")
-               : HttpResponse::error(405, "metrics want GET");
+               : HttpResponse::wrong_method("GET, HEAD", "metrics want GET");
   if (!options_.api) return HttpResponse::error(404, "no such path on this port");
   if (path.empty())
     return get ? HttpResponse::text(core_.status_page(), "text/html; charset=utf-8")
-               : HttpResponse::error(405, "the status page wants GET");
+               : HttpResponse::wrong_method("GET, HEAD", "the status page wants GET");
   if (path[0] != "v2") return HttpResponse::error(404, "no such path");
   if (get && path.size() == 1) return HttpResponse::json(core_.server_metadata_json());
-  if (path.size() == 1) return HttpResponse::error(405, "server metadata wants GET");
+  if (path.size() == 1) return HttpResponse::wrong_method("GET, HEAD", "server metadata wants GET");
   if (path[1] == "health" && path.size() == 3 && get) {
     if (path[2] == "live") return empty(core_.live() ? 200 : 400);
     if (path[2] == "ready") return empty(core_.ready() ? 200 : 400);
@@ -218,7 +220,8 @@ HttpResponse Router::shared_memory(HttpRequest& request, const std::vector<std::
   const std::string region = named ? path[3] : "";
   if (path.back() == "status" && request.method == "GET")
     return HttpResponse::json(core_.shared_memory_json(region, of_gpus));
-  if (request.method != "POST") return HttpResponse::error(405, "shared memory is registered with POST");
+  if (request.method != "POST")
+    return HttpResponse::wrong_method("POST", "shared memory is registered with POST");
   if (path.back() == "unregister") {
     named ? memory.remove(region, of_gpus) : memory.remove_all(of_gpus);
     return empty(200);
@@ -251,10 +254,23 @@ HttpResponse Router::model_get(const std::vector<std::string>& path) const {
   return HttpResponse::error(404, "no such path");
 }
 
-void Router::read_infer_body(HttpRequest& http, Request& request, bool& binary_default) const {
+void Router::decode_body(HttpRequest& http) const {
   const Coding coding = coding_of(http.header("Content-Encoding"));
   if (coding != Coding::identity)
-    http.body = decompress(http.body, coding, options_.max_body_bytes, kBodyPadding);
+    http.body = counted(core_.gate(), decompress(http.body, coding, options_.max_body_bytes, kBodyPadding));
+}
+
+// What goes wrong from here on reaches the request's callback: a request that is destroyed answers.
+void Router::submit(RequestPtr request) const {
+  try {
+    core_.infer(std::move(request));
+  } catch (const std::exception& e) {
+    log_error("a request ended early: ", e.what());
+  }
+}
+
+void Router::read_infer_body(HttpRequest& http, Request& request, bool& binary_default) const {
+  decode_body(http);
   size_t json_size = http.body.size;
   if (const std::string_view length = http.header("Inference-Header-Content-Length"); !length.empty()) {
     auto r = std::from_chars(length.data(), length.data() + length.size(), json_size);
@@ -313,10 +329,7 @@ void Router::infer(HttpRequest&& http, std::string model, std::string version,
       peer->respond(error_now());
     }
   });
-  try {
-    core_.infer(std::move(request));
-  } catch (const std::bad_alloc&) {  // the request answered when it was destroyed
-  }
+  submit(std::move(request));
 }
 
 void Router::repository_control(HttpRequest&& http, const std::string& model, bool load,

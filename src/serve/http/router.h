@@ -38,8 +38,10 @@ class Router {
   HttpResponse answer(HttpRequest& request, const std::vector<std::string>& path) const;
   HttpResponse shared_memory(HttpRequest& request, const std::vector<std::string>& path) const;
   HttpResponse model_get(const std::vector<std::string>& path) const;
+  void decode_body(HttpRequest& http) const;  // by its Content-Encoding
   void read_infer_body(HttpRequest& http, Request& request, bool& binary_default) const;
   void forward_headers(const HttpRequest& http, Request& request) const;
+  void submit(RequestPtr request) const;
   void infer(HttpRequest&& request, std::string model, std::string version,
              std::shared_ptr<HttpPeer> peer) const;
   void generate(HttpRequest&& request, std::string model, std::string version, bool stream,

@@ -3,7 +3,6 @@
 #include <mutex>
 
 #include "base/error.h"
-#include "serve/http/compress.h"
 #include "serve/http/generate.h"
 #include "serve/http/infer_json.h"
 #include "serve/http/router.h"
@@ -93,10 +92,8 @@ void Router::generate(HttpRequest&& http, std::string model, std::string version
   request->streams = true;
   const auto target = core_.repository().find(request->model, request->version);
   try {
-    const Coding coding = coding_of(http.header("Content-Encoding"));
-    if (coding != Coding::identity)
-      http.body = decompress(http.body, coding, options_.max_body_bytes, kBodyPadding);
-    read_generate_request(*request, http.body, target->config());
+    decode_body(http);
+    read_generate_request(*request, http.body, target->config(), core_.gate());
   } catch (const Error& e) {
     core_.count_refused(*request, e.code());
     throw;
@@ -111,7 +108,7 @@ void Router::generate(HttpRequest&& http, std::string model, std::string version
     request->set_callback([single = std::make_shared<Single>(std::move(peer))](Response&& r, bool final) {
       single->take(std::move(r), final);
     });
-  core_.infer(std::move(request));
+  submit(std::move(request));
 }
 
 }  // namespace pelton::serve

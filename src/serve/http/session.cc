@@ -18,19 +18,20 @@ namespace http = boost::beast::http;
 constexpr auto kLinger = std::chrono::seconds(1);
 constexpr size_t kMaxStreamBytes = 16 << 20;  // of a streamed answer that the client does not read
 
-// Bytes of the memory gate, given back when the body is freed.
-struct GateLease {
-  MemoryGate& gate;
-  size_t bytes;
-  ~GateLease() { gate.give_back(bytes); }
-};
+constexpr size_t kProgress = 64 << 10;
+
+// "http://HOST/PATH", as clients send it that take us for a proxy, becomes PATH, and HOST the Host.
+void take_absolute_form(HttpRequest& r) {
+  const size_t scheme = r.target.find("://");
+  if (scheme == r.target.npos || r.target[0] == '/') return;
+  const size_t begin = scheme + 3, end = std::min(r.target.find_first_of("/?", begin), r.target.size());
+  for (auto& [name, value] : r.headers)
+    if (boost::beast::iequals(name, "host")) value = r.target.substr(begin, end - begin);
+  r.target.erase(0, end);
+  if (!r.target.starts_with("/")) r.target.insert(0, "/");
+}
 
 }  // namespace
-
-struct Session::Body {
-  std::shared_ptr<char> memory;
-  std::unique_ptr<GateLease> lease;
-};
 
 Session::Session(Impl& server, Impl::Loop& loop, StreamSocket socket)
     : server_(server), loop_(loop), channel_(std::move(socket), server.tls.get()) {
@@ -101,6 +102,12 @@ void Session::set(State s) {
   if (s == State::idle) limit = o.idle_timeout;
   if (s == State::header) limit = o.header_timeout;
   deadline_ = Clock::now() + limit;
+  moved_ = 0;
+}
+
+// A trickle of bytes is no reason to hold a place for ever: the deadline moves once there is real progress.
+void Session::moved(size_t n) {
+  if ((moved_ += n) >= kProgress) set(state_);
 }
 
 void Session::next_request() {
@@ -110,7 +117,7 @@ void Session::next_request() {
       static_cast<uint32_t>(server_.options.max_headers * server_.options.max_header_bytes));
   parser_->body_limit(std::numeric_limits<uint64_t>::max());
   set(first_ ? State::header : State::idle);
-  first_ = false;
+  first_ = headers_only_ = false;
   if (buffer_.size()) return parse_header();
   read_header();
 }
@@ -146,123 +153,37 @@ void Session::header_done() {
   r.arrival = Clock::now();
   r.method = std::string(head.method_string());
   r.target = std::string(head.target());
-  size_t hosts = 0;
+  size_t hosts = 0, codings = 0;
   for (const auto& field : head) {
     if (field.name_string().size() + field.value().size() > server_.options.max_header_bytes)
       return refuse(431, cat("a header is longer than ", server_.options.max_header_bytes, " bytes"));
     r.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
     hosts += field.name() == http::field::host;
+    codings += field.name() == http::field::transfer_encoding;
   }
   if (r.headers.size() > server_.options.max_headers)
     return refuse(431, cat("more than ", server_.options.max_headers, " headers"));
   if (hosts > 1 || (hosts == 0 && head.version() >= 11))
     return refuse(400, "a request needs exactly one Host header");
-  const bool length = head.find(http::field::content_length) != head.end();
-  if (length && head.find(http::field::transfer_encoding) != head.end())
+  if (codings && head.find(http::field::content_length) != head.end())
     return refuse(400, "Content-Length and Transfer-Encoding exclude each other");
+  // Of a body in a coding that is not understood nobody knows the end: what follows it would be taken for the
+  // next request.
+  const std::string coding(head[http::field::transfer_encoding]);
+  if (codings > 1 || (codings && (head.version() < 11 || !boost::beast::iequals(coding, "chunked"))))
+    return refuse(501, cat("Transfer-Encoding '", coding, "' of HTTP/", head.version() / 10, ".",
+                           head.version() % 10, " is not supported: send chunked or a Content-Length"));
   keep_alive_ = head.keep_alive();
   version_11_ = head.version() >= 11;
+  headers_only_ = r.method == "HEAD";
+  if (headers_only_) r.method = "GET";
+  take_absolute_form(r);
   if (auto refusal = server_.router.refuse_early(r)) {
     refusal->close = true;
     return write(std::move(*refusal));
   }
   request_ = std::move(r);
-  const size_t limit = server_.options.router.max_body_bytes;
-  if (parser_->chunked()) return begin_chunked(limit);
-  const uint64_t size = parser_->content_length() ? *parser_->content_length() : 0;
-  if (size > limit) return refuse(413, cat("the body has ", size, " bytes, at most ", limit, " are allowed"));
-  if (size == 0) return dispatch({});
-  if (!reserve(size)) return;
-  expect_continue();
-  read_sized(static_cast<size_t>(size));
-}
-
-bool Session::reserve(size_t size) {
-  if (!server_.router.core().gate().try_take(size)) {
-    refuse(503, "the server holds as many request bytes as it may");
-    return false;
-  }
-  body_ = std::make_shared<Body>();
-  body_->lease.reset(new GateLease{server_.router.core().gate(), size});
-  return true;
-}
-
-void Session::expect_continue() {
-  if (boost::beast::iequals(parser_->get()[http::field::expect], "100-continue") && buffer_.size() == 0) {
-    static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
-    error_code ignored;
-    if (!channel_.secure())  // a TLS client sends after its own time-out
-      channel_.socket().write_some(asio::buffer(kContinue.data(), kContinue.size()), ignored);
-  }
-}
-
-// A body of known size goes from the socket straight to where it stays. The binary part, when announced,
-// starts on a 64-byte boundary.
-void Session::read_sized(size_t size) {
-  size_t json = 0;
-  const std::string_view announced = request_.header("Inference-Header-Content-Length");
-  for (char c : announced)
-    json = c >= '0' && c <= '9' && json < (size_t{1} << 40) ? json * 10 + static_cast<size_t>(c - '0') : json;
-  const size_t shift = json <= size ? (64 - json % 64) % 64 : 0;
-  try {
-    body_->memory = allocate_bytes(shift + size + kBodyPadding);
-  } catch (const std::bad_alloc&) {
-    return refuse(503, "out of memory");
-  }
-  std::memset(body_->memory.get() + shift + size, 0, kBodyPadding);
-  char* at = body_->memory.get() + shift;
-  const size_t have = std::min(size, buffer_.size());
-  std::memcpy(at, buffer_.data().data(), have);
-  buffer_.consume(have);
-  set(State::body);
-  read_rest(at, have, size);
-}
-
-void Session::read_rest(char* body, size_t have, size_t size) {
-  if (have == size) return dispatch({body, size, std::shared_ptr<const void>(body_, body)});
-  channel_.read_some(asio::buffer(body + have, size - have),
-                     [self = shared_from_this(), body, have, size](error_code ec, size_t n) {
-                       if (ec) return self->close();
-                       self->set(State::body);
-                       self->read_rest(body, have + n, size);
-                     });
-}
-
-void Session::begin_chunked(size_t limit) {
-  if (!reserve(limit)) return;
-  expect_continue();
-  chunked_.emplace(std::move(*parser_));
-  chunked_->body_limit(limit);
-  chunked_->eager(true);
-  set(State::body);
-  read_chunked();
-}
-
-void Session::read_chunked() {
-  error_code ec;
-  if (buffer_.size()) {
-    buffer_.consume(chunked_->put(buffer_.data(), ec));
-    if (ec == http::error::body_limit)
-      return refuse(413, cat("the body exceeds ", server_.options.router.max_body_bytes, " bytes"));
-    if (ec && ec != http::error::need_more)
-      return refuse(400, cat("the chunked body is broken: ", ec.message()));
-  }
-  if (chunked_->is_done()) {
-    std::string text = std::move(chunked_->get().body());
-    chunked_.reset();
-    const size_t size = text.size();
-    server_.router.core().gate().give_back(body_->lease->bytes - size);
-    body_->lease->bytes = size;
-    text.append(kBodyPadding, '\0');
-    auto held = std::make_shared<std::pair<std::string, std::shared_ptr<Body>>>(std::move(text), body_);
-    return dispatch({held->first.data(), size, held});
-  }
-  channel_.read_some(buffer_.prepare(65536), [self = shared_from_this()](error_code e, size_t n) {
-    if (e) return self->close();
-    self->buffer_.commit(n);
-    self->set(State::body);
-    self->read_chunked();
-  });
+  read_body();
 }
 
 void Session::dispatch(Blob body) {
@@ -298,7 +219,7 @@ void Session::refuse(int status, std::string message) {
 
 // TLS: whether the client has gone shows only in reading; what it sends early waits in the buffer.
 void Session::read_ahead() {
-  if (reading_ahead_) return;
+  if (reading_ahead_ || buffer_.size()) return;  // as in watch(): the next request is already here
   reading_ahead_ = true;
   channel_.read_some(buffer_.prepare(16384), [self = shared_from_this()](error_code ec, size_t n) {
     self->reading_ahead_ = false;
@@ -335,6 +256,7 @@ void Session::write(HttpResponse&& response) {
   out_ = std::move(response.body);
   pending_.clear();
   pending_.push_back(asio::buffer(head_));
+  if (headers_only_) out_.clear();
   for (const Blob& b : out_) pending_.push_back(asio::buffer(b.data, b.size));
   write_some();
 }
@@ -351,9 +273,9 @@ void Session::add_piece(std::string piece, bool last) {
     }
     if (last) piece += "0\r\n\r\n";
   }
+  if (piece_bytes_ > kMaxStreamBytes) return close();  // however large one piece is, it may leave
   piece_bytes_ += piece.size();
   if (!piece.empty()) pieces_.push_back(std::move(piece));
-  if (piece_bytes_ > kMaxStreamBytes) return close();
   write_pieces();
 }
 
@@ -385,13 +307,13 @@ void Session::write_pieces() {
 void Session::write_some() {
   channel_.write_some(pending_, [self = shared_from_this()](error_code ec, size_t n) {
     if (ec) return self->close();
+    self->moved(n);
     auto& p = self->pending_;
     size_t done = 0;
     while (done < p.size() && n >= p[done].size()) n -= p[done++].size();
     p.erase(p.begin(), p.begin() + static_cast<std::ptrdiff_t>(done));
     if (!p.empty()) {
       p.front() += n;
-      self->set(State::writing);
       return self->write_some();
     }
     if (!self->streaming_) return self->written();

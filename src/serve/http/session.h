@@ -6,6 +6,7 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
 #include <deque>
+#include <functional>
 #include <list>
 #include <memory>
 #include <optional>
@@ -42,15 +43,16 @@ class Session final : public HttpPeer, public std::enable_shared_from_this<Sessi
   struct Body;
 
   void set(State s);
+  void moved(size_t n);
   void next_request();
   void read_header();
   void parse_header();
   void header_done();
-  bool reserve(size_t size);
-  void expect_continue();
+  void read_body();
+  void expect_continue(std::string_view left, std::function<void()> then);
   void read_sized(size_t size);
   void read_rest(char* body, size_t have, size_t size);
-  void begin_chunked(size_t limit);
+  void begin_chunked();
   void read_chunked();
   void dispatch(Blob body);
   void watch();
@@ -81,7 +83,9 @@ class Session final : public HttpPeer, public std::enable_shared_from_this<Sessi
   std::vector<boost::asio::const_buffer> pending_;
   std::deque<std::string> pieces_, writing_pieces_;
   size_t piece_bytes_ = 0, lingered_ = 0;
+  size_t moved_ = 0;  // bytes since the deadline was set
   bool keep_alive_ = true, closing_ = false, first_ = true, version_11_ = true;
+  bool headers_only_ = false;   // the request is a HEAD: its answer has no body
   bool watching_ = false;       // plain: a wait for readability is out
   bool reading_ahead_ = false;  // TLS: a read is out while an answer is awaited or written
   bool streaming_ = false, stream_ended_ = false, stream_writing_ = false;

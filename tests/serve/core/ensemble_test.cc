@@ -73,6 +73,20 @@ TEST_CASE("wiring that cannot work is refused at load") {
             .find("more than one producer") != std::string::npos);
 }
 
+TEST_CASE("ensembles that use each other fail to load, whichever threads load them") {
+  for (int round = 0; round < 20; ++round) {
+    TestServer server(add_one);
+    for (const auto& [name, used] :
+         {std::pair("a", "b"), {"b", "a"}, {"c", "d"}, {"d", "e"}, {"e", "c"}, {"f", "f"}})
+      server.folder.model(name, ensemble(step(used, "INPUT0", "OUTPUT0")));
+    server.folder.model("one", io("max_batch_size: 8", "1"));
+    server.folder.model("g", ensemble(step("one", "INPUT0", "OUTPUT0")));
+    const auto errors = server.start();
+    CHECK(errors.size() == 6);
+    for (const auto& [name, why] : errors) CHECK(why.find("uses itself through its steps") != why.npos);
+  }
+}
+
 TEST_CASE("an ensemble is admitted as a whole and an error in a step ends it once") {
   Latch gate;
   TestServer server([&](BatchRun& run) {

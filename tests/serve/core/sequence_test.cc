@@ -137,6 +137,51 @@ TEST_CASE("controls tell the engine where a request stands, and empty slots are 
   CHECK(s.core->stats().get("m", "1")->inferences.load() == 4);  // fillers do not count
 }
 
+TEST_CASE("an id that a control cannot carry whole is refused") {
+  const auto answer = [](const char* type, uint64_t number, const char* text) {
+    TestServer s;
+    s.folder.model("m", sequence_io(std::string("control_input { name: \"ID\" control { kind: "
+                                                "CONTROL_SEQUENCE_CORRID data_type: ") +
+                                        type + " } }",
+                                    1));
+    REQUIRE(s.start().empty());
+    Answers a;
+    auto r = part(a, number, 1, true, true);
+    r->sequence.text = text;
+    s.core->infer(std::move(r));
+    const Response got = a.wait().at(0);
+    return got.error ? got.error->message() : std::string("accepted");
+  };
+  CHECK(answer("TYPE_UINT64", UINT64_MAX, "") == "accepted");
+  CHECK(answer("TYPE_INT32", UINT32_MAX, "") == "accepted");
+  CHECK(answer("TYPE_STRING", 0, "seven") == "accepted");
+  CHECK(answer("TYPE_UINT32", uint64_t{1} << 32, "") ==
+        "sequence_id 4294967296 does not fit the type UINT32 of ids of the model 'm'");
+  CHECK(answer("TYPE_UINT64", 0, "seven") ==
+        "sequence_id 'seven' is a text, the model 'm' takes ids of type UINT64");
+}
+
+TEST_CASE("warm-up of a sequence model is a sequence of one request") {
+  std::atomic<int> runs{0}, starts{0}, ends{0};
+  TestServer s([&](BatchRun& run) {
+    ++runs;
+    starts += value(run.requests[0], "START");
+    ends += value(run.requests[0], "END");
+    accumulate(run);
+  });
+  const char* input = "value { data_type: TYPE_INT32 dims: [1] zero_data: true } }";
+  s.folder.model("m",
+                 sequence_io(std::string(kControls) + kState, 4,
+                             std::string("model_warmup { name: \"w\" batch_size: 1 count: 3 inputs { key: "
+                                         "\"INPUT0\" ") +
+                                 input + " inputs { key: \"START\" " + input + " }"));
+  const auto errors = s.start();
+  CHECK_MESSAGE(errors.empty(), (errors.empty() ? "" : errors.begin()->second));
+  CHECK(runs == 3);
+  CHECK(starts == 3);
+  CHECK(ends == 3);
+}
+
 TEST_CASE("a sequence waits for a slot, and one that idles gives its slot up") {
   TestServer s(accumulate);
   s.folder.model("m",
