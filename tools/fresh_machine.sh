@@ -2,15 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0
 # Proves the README on a machine with nothing installed: makes a minimal Debian 12 in a folder, clones HEAD into
 # it, types the README's prerequisite line and its commands, and prints how long each took.
-#   tools/fresh_machine.sh [--keep] [COMMAND...]     default: every `make ...` command of README.md
+#   tools/fresh_machine.sh [--keep] [--bind FOLDER:PLACE]... [COMMAND...]     default: every `make ...` command of README.md
+# --bind shows a folder of this machine inside, such as one for ccache at /tmp/.cache/ccache: what was compiled before is
+# not compiled again, so times of such a run say nothing, and the report names the folder.
 # Needs root and debootstrap. Package sources, certificates and pip settings are taken from this machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-keep=
-if [ "${1:-}" = --keep ]; then
-  keep=1
+keep= binds=()
+while [[ ${1:-} = --* ]]; do
+  case $1 in
+    --keep) keep=1 ;;
+    --bind) binds+=("$2"); shift ;;
+    *) echo "usage: tools/fresh_machine.sh [--keep] [--bind FOLDER:PLACE]... [COMMAND...]" >&2; exit 2 ;;
+  esac
   shift
-fi
+done
 commands=("$@")
 if [ ${#commands[@]} = 0 ]; then
   mapfile -t commands < <(sed -n '/^```/,/^```/s/^\(make [a-z-]*\).*/\1/p' README.md)
@@ -19,7 +25,13 @@ prerequisite=$(grep -o 'apt-get install -y git make' README.md | head -n1)
 
 root=$(mktemp -d "${TMPDIR:-/tmp}/pelton-fresh-XXXXXX")
 leave() {
+  local bind
+  for bind in "${binds[@]}"; do umount "$root${bind#*:}" 2>/dev/null || true; done
   umount "$root/proc" "$root/dev" 2>/dev/null || true
+  if grep -q " $root/" /proc/self/mounts; then  # what is bound there is not ours to remove
+    echo "still mounted below $root, which is left"
+    return
+  fi
   [ -n "$keep" ] && echo "kept: $root" || rm -rf --one-file-system "$root"
 }
 trap leave EXIT
@@ -28,6 +40,12 @@ trap leave EXIT
 minimal_debian "$root"
 mount -t proc proc "$root/proc"
 mount --bind /dev "$root/dev"
+report=
+for bind in "${binds[@]}"; do
+  mkdir -p "$root${bind#*:}"
+  mount --bind "${bind%%:*}" "$root${bind#*:}"
+  report+="shared with this machine: ${bind%%:*} as ${bind#*:}"$'\n'
+done
 
 git clone -q --no-hardlinks . "$root/srv/pelton"
 
@@ -37,7 +55,6 @@ inside() {
     bash -c "cd /srv/pelton && $1"
 }
 
-report=
 timed() {
   local start=$SECONDS
   echo "== $1"

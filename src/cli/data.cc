@@ -129,7 +129,10 @@ int run_bench(data::Pipeline& p, const Options& o, const Globals& g) {
 
 int run_verify(const data::Pipeline& p, const Globals& g) {
   Progress progress("checking samples", p.source().size());
-  const data::VerifyResult r = data::verify_samples(p, [&](int64_t n) { progress.add(n); });
+  const data::VerifyResult r = data::verify_samples(p, [&](int64_t n) {
+    throw_if_interrupted();
+    progress.add(n);
+  });
   Json labels = Json::object();
   std::vector<std::string> lines;
   for (const auto& b : r.bad)
@@ -147,7 +150,10 @@ int run_verify(const data::Pipeline& p, const Globals& g) {
 int run_convert(const data::Pipeline& p, const Options& o, const Globals& g) {
   Progress progress("writing samples", p.source().size());
   const data::ConvertResult r =
-      data::convert_to_tar(p.source(), o.convert, o.shard_mib << 20, [&](int64_t n) { progress.add(n); });
+      data::convert_to_tar(p.source(), o.convert, o.shard_mib << 20, [&](int64_t n) {
+        throw_if_interrupted();
+        progress.add(n);
+      });
   emit(g, {{"samples", r.samples}, {"skipped", r.skipped}, {"shards", r.shards}},
        {cat(r.samples, " samples in ", r.shards.size(), " shards ", r.shards.empty() ? "" : r.shards.front(),
             r.shards.size() > 1 ? cat(" .. ", r.shards.back()) : "",

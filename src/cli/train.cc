@@ -27,7 +27,7 @@ struct Options {
   std::string recipe, target;
   std::vector<std::string> sets;
   uint64_t memory_budget = 0;  // bytes
-  bool schema = false, dry_run = false, resume = false, models = false, graph = false;
+  bool schema = false, dry_run = false, resume = false, models = false, graph = false, deterministic = false;
 };
 
 constexpr size_t kShownNodes = 12;                          // kinds of nodes in the report of a dry run
@@ -176,6 +176,7 @@ int run(const Options& o, const Globals& globals) {
     options.compile_only = true;
   }
   options.resume = o.resume;
+  options.deterministic = o.deterministic;
   std::vector<std::string> sets = o.sets;
   if (o.memory_budget)
     sets.push_back(cat("step.memory_budget=", static_cast<double>(o.memory_budget) / 1073741824.0));
@@ -230,6 +231,9 @@ Run make_train(CLI::App& app, const Globals& globals) {
                  "what a step may take, as 8GiB: sets step.memory_budget")
       ->transform(CLI::AsSizeValue(false));
   app.add_flag("--resume", o->resume, "go on from the newest checkpoint of the run folder");
+  app.add_flag(
+      "--deterministic", o->deterministic,
+      "choose nothing by timing and add in one order: the same bits in every run on the same device");
   app.add_flag("--dry-run", o->dry_run,
                "compile the step, time it on one batch, and say what the run would take");
   app.add_option("--target", o->target,

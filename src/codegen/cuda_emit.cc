@@ -107,7 +107,25 @@ class Emitter {
                                                  : team_  ? block_ / team_
                                                           : block_ * options_.vector));
 
-    append(text_, cat("extern \"C\" __global__ void __launch_bounds__(", block_, ") ", out.entry, "("));
+    if (options_.segments > 0) {
+      PELTON_CHECK(!team_ && k_.sizes.size() <= 1 && !options_.wide_index, "segments of kernel ", k_.name);
+      begin_segments(out.entry);
+    } else {
+      begin(out.entry);
+    }
+    block(k_.body);
+    if (options_.sum) {
+      line("k_sum = k_block_reduce(k_sum, k_op_sum());");
+      line("if (threadIdx.x == 0) k_partial[blockIdx.x] = k_sum;");
+    }
+    text_ += "}\n";
+    out.text = std::move(text_);
+    return out;
+  }
+
+ private:
+  void begin(const std::string& entry) {
+    append(text_, cat("extern \"C\" __global__ void __launch_bounds__(", block_, ") ", entry, "("));
     for (size_t i = 0; i < k_.buffers.size(); ++i) {
       const Buffer& b = k_.buffers[i];
       append(text_,
@@ -123,13 +141,36 @@ class Emitter {
         std::string type = cat(b.output ? "" : "const ", storage_type(b.dtype), "*");
         line(cat(b.name, " = (", type, ")__builtin_assume_aligned(", b.name, ", 16);"));
       }
-    block(k_.body);
-    text_ += "}\n";
-    out.text = std::move(text_);
-    return out;
   }
 
- private:
+  // The block finds its segment by the numbers of their first blocks.
+  void begin_segments(const std::string& entry) {
+    std::vector<const Buffer*> buffers;
+    for (const Buffer& b : k_.buffers)
+      if (!b.output || !options_.sum) buffers.push_back(&b);
+    const int n = options_.segments;
+    append(text_, cat("struct k_table {\n  const void* at[", n * static_cast<int>(buffers.size()),
+                      "];\n  int size[", n, "], first[", n + 1, "], count;\n};\n"));
+    append(text_,
+           cat("extern \"C\" __global__ void __launch_bounds__(", block_, ") ", entry,
+               "(const __grid_constant__ k_table table", options_.sum ? ", float* k_partial" : "", ") {\n"));
+    line("int k_low = 0, k_high = table.count;");
+    line("while (k_high - k_low > 1) {");
+    line("  const int middle = (k_low + k_high) >> 1;");
+    line("  (table.first[middle] <= (int)blockIdx.x ? k_low : k_high) = middle;");
+    line("}");
+    line("const int k_first = table.first[k_low], k_block = blockIdx.x - k_first;");
+    line("const int k_blocks = table.first[k_low + 1] - k_first;");
+    for (size_t i = 0; i < k_.sizes.size(); ++i) line(cat("const int n", i, " = table.size[k_low];"));
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      const std::string type = cat(buffers[i]->output ? "" : "const ", storage_type(buffers[i]->dtype), "*");
+      line(cat(type, " __restrict__ const ", buffers[i]->name, " = (", type,
+               ")__builtin_assume_aligned(table.at[k_low * ", buffers.size(), " + ", i, "], 16);"));
+    }
+    if (options_.sum) line("float k_sum = 0.0f;");
+    line("k_begin();");
+  }
+
   std::string_view index_type() const { return options_.wide_index ? "k_s64" : "int"; }
   static std::string identifier(const std::string& name) {
     std::string out = "k_";
@@ -280,6 +321,7 @@ class Emitter {
   void store(const Statement& s) {
     const Buffer& b = k_.buffers[s.buffer];
     std::string value = scalar(s.operands[0]);
+    if (options_.sum) return line(cat("k_sum += ", value, ";"));
     if (b.dtype == DType::f16 || b.dtype == DType::bf16)
       value = cat(b.dtype == DType::f16 ? "k_to_f16(" : "k_to_bf16(", value, ")");
     else
@@ -309,6 +351,9 @@ class Emitter {
     if (team_ == block_) return "blockIdx.x";
     return cat("(", index_type(), ")blockIdx.x * ", block_ / team_, " + (threadIdx.x >> 5)");
   }
+  // Of the grid, or of the segment.
+  std::string_view own_block() const { return options_.segments > 0 ? "k_block" : "blockIdx.x"; }
+  std::string_view blocks() const { return options_.segments > 0 ? "k_blocks" : "gridDim.x"; }
   std::string teams() const { return cat("(", index_type(), ")gridDim.x * ", block_ / team_); }
 
   // A loop whose iterations the team shares; where the length allows it each thread takes whole vectors.
@@ -375,8 +420,8 @@ class Emitter {
   // One loop over whole vectors, whose elements are independent, and one over what is left.
   void vector_loop(const Statement& s) {
     std::string index(index_type()), width = cat(options_.vector);
-    std::string thread = cat("(", index, ")blockIdx.x * ", block_, " + threadIdx.x");
-    std::string threads = cat("(", index, ")gridDim.x * ", block_), whole = cat(s.variable, "_whole");
+    std::string thread = cat("(", index, ")", own_block(), " * ", block_, " + threadIdx.x");
+    std::string threads = cat("(", index, ")", blocks(), " * ", block_), whole = cat(s.variable, "_whole");
     line(cat("const ", index, " ", whole, " = (", expression(s.extent), ") / ", width, ";"));
     line(cat("for (", index, " t = ", thread, "; t < ", whole, "; t += ", threads, ") {"));
     in_lanes_ = true;
@@ -412,8 +457,9 @@ class Emitter {
     if (s.loop == LoopKind::grid && columns_) return column_loop(s);
     std::string start = "0", step = "1";
     if (s.loop == LoopKind::grid) {
-      start = team_ ? first_team() : cat("(", index_type(), ")blockIdx.x * ", block_, " + threadIdx.x");
-      step = team_ ? teams() : cat("(", index_type(), ")gridDim.x * ", block_);
+      start =
+          team_ ? first_team() : cat("(", index_type(), ")", own_block(), " * ", block_, " + threadIdx.x");
+      step = team_ ? teams() : cat("(", index_type(), ")", blocks(), " * ", block_);
     }
     line(cat("for (", index_type(), " ", s.variable, " = ", start, "; ", s.variable, " < ",
              expression(s.extent), "; ", s.variable, " += ", step, ") {"));
@@ -481,6 +527,16 @@ class Emitter {
 };
 
 }  // namespace
+
+SegmentTable segment_table(int64_t buffers, int64_t segments) {
+  SegmentTable t;
+  t.buffers = buffers;
+  t.sizes_at = 8 * buffers * segments;
+  t.first_at = t.sizes_at + 4 * segments;
+  t.count_at = t.first_at + 4 * (segments + 1);
+  t.bytes = (t.count_at + 4 + 7) / 8 * 8;
+  return t;
+}
 
 CudaKernel emit_cuda(const Kernel& kernel, const CudaOptions& options) {
   return Emitter(kernel, options).run();

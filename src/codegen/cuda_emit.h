@@ -19,7 +19,21 @@ struct CudaOptions {
   // warp takes 32 rows side by side, the warps of the block share out their elements. Accesses are then
   // single ones.
   bool columns = false;
+  // Above 0: the kernel, without reductions, runs on up to this many sets of buffers and sizes at once. It is
+  // launched as text(entry)<<<blocks of all, block>>>(table[, partial sums]), the table laid out as
+  // segment_table() says.
+  int segments = 0;
+  // With segments: the result is not stored but added up, one f32 number a block, in the order of the blocks.
+  bool sum = false;
 };
+
+// The table of a kernel with segments: addresses of the buffers (of results not where they are added up) of
+// the first segment, of the second, ...; then `segments` 32-bit sizes, `segments` + 1 numbers of first
+// blocks, and the count of segments in use.
+struct SegmentTable {
+  int64_t buffers = 0, sizes_at = 0, first_at = 0, count_at = 0, bytes = 0;  // offsets in bytes
+};
+SegmentTable segment_table(int64_t buffers, int64_t segments);
 
 // A kernel to launch as text(entry)<<<blocks, block>>>(buffers in order..., sizes in order as idx_t...).
 struct CudaKernel {

@@ -22,6 +22,7 @@
 #include "passes/fusion.h"
 #include "passes/layout.h"
 #include "passes/low_copies.h"
+#include "passes/merge_updates.h"
 #include "passes/movement.h"
 #include "passes/precision.h"
 #include "passes/product_shape.h"
@@ -39,7 +40,7 @@ namespace {
 constexpr const char* kPasses[] = {"specialise", "absorb",     "fold",          "static_shape", "simplify",
                                    "movement",   "cse",        "composites",    "fold_norm",    "quantize",
                                    "precision",  "low_copies", "product_shape", "siblings",     "decompose",
-                                   "layout",     "fusion",     "dead_code"};
+                                   "layout",     "fusion",     "merge_updates", "dead_code"};
 
 class Pipeline {
  public:
@@ -101,6 +102,10 @@ void finish(Graph& graph, const Form& form, Pipeline& p, const passes::Context& 
 
   p.run("fusion", [&] { return passes::fusion(graph, context); });
   p.print("fusion");
+
+  if (context.target.kind == device::Kind::cuda)
+    p.run("merge_updates", [&] { return passes::merge_updates(graph, context); });
+  p.print("merge_updates");
 
   p.run("dead_code", [&] { return passes::remove_dead(graph); });
   graph.sort();

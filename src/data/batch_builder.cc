@@ -86,12 +86,24 @@ void BatchBuilder::put(int64_t slot, Sample& s) {
       if (plan_[i].name == name) return i;
     fail(ErrorCode::bad_format, cat("the sample has a field '", name, "' that the first sample lacks"));
   };
-  size_t found = 0;
+  // Whatever can be wrong is found before anything is written: another sample may take the slot then.
+  if (s.image) row_of("image");
+  for (const auto& [name, t] : s.fields) {
+    const FieldPlan& f = plan_[row_of(name)];
+    if (t.dtype() != f.dtype || t.rank() != static_cast<int64_t>(f.dims.size()))
+      fail(ErrorCode::bad_type,
+           cat("field '", name, "' is ", t, ", the first sample's is ", f.dtype, f.dims));
+    if (f.dtype == DType::string && t.count() != 1)
+      fail(ErrorCode::bad_shape,
+           cat("field '", name, "' holds ", t.count(), " texts; a batch takes one a sample"));
+  }
+  const size_t found = s.fields.size() + (s.image ? 1 : 0);
+  if (found != plan_.size())
+    fail(ErrorCode::bad_format, cat("the sample has ", found, " fields, the first one has ", plan_.size()));
   if (s.image) {
     const size_t row = row_of("image");
     const FieldPlan& f = plan_[row];
     const Dims dims = s.image->dims(s.format);
-    ++found;
     if (dims == f.dims && s.format.dtype == f.dtype) {
       s.image->finish(s.format, buffers_[row].get() +
                                     at * static_cast<size_t>(byte_size(f.dtype, element_count(f.dims))));
@@ -106,14 +118,7 @@ void BatchBuilder::put(int64_t slot, Sample& s) {
   for (auto& [name, t] : s.fields) {
     const size_t row = row_of(name);
     const FieldPlan& f = plan_[row];
-    ++found;
-    if (t.dtype() != f.dtype || t.rank() != static_cast<int64_t>(f.dims.size()))
-      fail(ErrorCode::bad_type,
-           cat("field '", name, "' is ", t, ", the first sample's is ", f.dtype, f.dims));
     if (f.dtype == DType::string) {
-      if (t.count() != 1)
-        fail(ErrorCode::bad_shape,
-             cat("field '", name, "' holds ", t.count(), " texts; a batch takes one a sample"));
       texts_[row][at] = t.strings()[0];
       filled_[row][at] = 1;
     } else if (t.dims() == f.dims) {
@@ -125,8 +130,6 @@ void BatchBuilder::put(int64_t slot, Sample& s) {
       loose_.push_back({slot, name, std::move(t)});
     }
   }
-  if (found != plan_.size())
-    fail(ErrorCode::bad_format, cat("the sample has ", found, " fields, the first one has ", plan_.size()));
 }
 
 void BatchBuilder::build(const std::vector<int64_t>& keep, const std::vector<uint8_t>& blank, Batch& out) {

@@ -2,6 +2,7 @@
 #include "data/graph_draw.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numbers>
 
 namespace pelton::data {
@@ -84,13 +85,19 @@ ValueId GraphDraw::below(uint32_t slot, ValueId n) {
   return b_.cast(b_.op("shift_right", {b_.add(b_.mul(word(slot, 1), m), rest), number(32)}), DType::i64);
 }
 
-ValueId GraphDraw::value(const Param& p, uint32_t slot) {
+ValueId GraphDraw::value(const Drawn& d) {
   auto f = [&](double v) { return b_.scalar(DType::f64, v); };
+  const Param& p = d.param;
+  const uint32_t slot = d.slot;
   switch (p.kind) {
     case Param::Kind::uniform:
       return b_.add(b_.mul(uniform(slot), f(p.numbers[1] - p.numbers[0])), f(p.numbers[0]));
-    case Param::Kind::normal:
-      return b_.add(b_.mul(normal(slot), f(p.numbers[1])), f(p.numbers[0]));
+    case Param::Kind::normal: {
+      ValueId v = b_.add(b_.mul(normal(slot), f(p.numbers[1])), f(p.numbers[0]));
+      if (std::isfinite(d.low)) v = b_.op("max", {v, f(d.low)});
+      if (std::isfinite(d.high)) v = b_.op("min", {v, f(d.high)});
+      return v;
+    }
     case Param::Kind::coin:
       return b_.cast(b_.op("lt", {uniform(slot), f(p.numbers[0])}), DType::f64);
     case Param::Kind::choice: {

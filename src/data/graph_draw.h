@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "data/param.h"
+#include "data/schema.h"
 #include "ir/builder.h"
 
 namespace pelton::data {
@@ -18,10 +18,10 @@ class GraphDraw {
   // The stage that is drawn for from now on, and all slots that will be asked for.
   void begin(uint32_t stage, std::vector<uint32_t> slots);
 
-  ir::ValueId uniform(uint32_t slot);                // f64 [N] in [0, 1)
-  ir::ValueId normal(uint32_t slot);                 // f64 [N]
-  ir::ValueId below(uint32_t slot, ir::ValueId n);   // i64 [N] in 0 .. n - 1; n: i64, [N] or []
-  ir::ValueId value(const Param& p, uint32_t slot);  // f64 [N]; a constant parameter gives f64 []
+  ir::ValueId uniform(uint32_t slot);               // f64 [N] in [0, 1)
+  ir::ValueId normal(uint32_t slot);                // f64 [N]
+  ir::ValueId below(uint32_t slot, ir::ValueId n);  // i64 [N] in 0 .. n - 1; n: i64, [N] or []
+  ir::ValueId value(const Drawn& d);                // f64 [N]; a constant parameter gives f64 []
 
  private:
   struct Words {

@@ -15,7 +15,7 @@ ValueId Lowering::each(ValueId v) {
 }
 
 ValueId Lowering::drawn(const Args& a, const char* option) {
-  return each(draws_->value(a.param(option), a.slot(option)));
+  return each(draws_->value(Drawn(a, option)));
 }
 
 ValueId Lowering::flag(const Args& a, const char* option) {
@@ -134,7 +134,7 @@ void Lowering::drawn_crop(const Args& a) {
   sample();
   apply_colour();
   auto places = [&](const char* option, int64_t room, int axis, int64_t size) {
-    ValueId start = draws_->value(a.param(option), a.slot(option));
+    ValueId start = draws_->value(Drawn(a, option));
     if (b_.rank(start) == 1) start = b_.unsqueeze(start, {1, 2});
     start = b_.op("round", {b_.mul(start, b_.scalar(DType::f64, static_cast<double>(room)))});
     return b_.add(b_.cast(start, DType::i64), along(axis, size, DType::i64));
@@ -197,7 +197,7 @@ void Lowering::drawn_turn(const Args& a) {
   const auto fill = fill_from(a);
   const int64_t h = h_.value(), w = w_.value();
   auto f64 = [&](double v) { return b_.scalar(DType::f64, v); };
-  ValueId degrees = draws_->value(a.param("angle"), a.slot("angle"));
+  ValueId degrees = draws_->value(Drawn(a, "angle"));
   if (b_.rank(degrees) == 1) degrees = b_.unsqueeze(degrees, {1, 2});
   const ValueId t = b_.mul(degrees, f64(std::numbers::pi / 180)), c = b_.op("cos", {t}),
                 s = b_.op("sin", {t});

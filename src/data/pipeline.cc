@@ -44,6 +44,7 @@ struct Core {
   Order order;
   SamplePlan plan;
   std::atomic<int64_t> finish_ns{0};
+  std::atomic<bool> closing{false};  // reads that wait for a server end early
 
   std::mutex mutex;
   std::condition_variable changed;
@@ -56,6 +57,7 @@ struct Core {
   void process(Work& work, int64_t slot);
   bool run_one(std::unique_lock<std::mutex>& lock);
   void drain();
+  void reopen();
 };
 
 bool is_fatal(ErrorCode c) {
@@ -67,6 +69,7 @@ void Core::process(Work& work, int64_t slot) {
   Order::Item& item = work.items[static_cast<size_t>(slot)];
   const PipelineSpec& spec = maker.spec();
   const int64_t asked = item.index;
+  const GiveUpScope until(closing);
   for (int attempt = 0;; ++attempt) {
     std::string op;
     Sample sample;
@@ -82,6 +85,7 @@ void Core::process(Work& work, int64_t slot) {
       finish_ns.fetch_add(now_ns() - before, std::memory_order_relaxed);
       return;
     } catch (const Error& e) {
+      if (closing.load(std::memory_order_relaxed)) break;
       std::lock_guard lock(mutex);
       const bool raise = is_fatal(e.code()) || spec.bad_samples == "raise";
       work.bad.push_back({work.epoch, work.step, item.index, e.where(), op, e.message()});
@@ -118,13 +122,19 @@ bool Core::run_one(std::unique_lock<std::mutex>& lock) {
   return true;
 }
 
-// Forgets what is queued and waits for what is being worked on.
+// Forgets what is queued and waits for what is being worked on; nothing is worked on from then on.
 void Core::drain() {
   std::unique_lock lock(mutex);
   stopping = true;
+  closing = true;
   queue.clear();
   changed.wait(lock, [&] { return working == 0; });
+}
+
+void Core::reopen() {
+  std::lock_guard lock(mutex);
   stopping = false;
+  closing = false;
 }
 
 Order order_of(const PipelineSpec& spec, const Source& source, const RunOptions& o) {
@@ -201,12 +211,10 @@ struct Pipeline::Impl {
   // Learns the shape of a sample from the first good one, and how many batches fit the budget.
   void learn_plan() {
     std::string first_error;
-    const int64_t n = core->order.options().samples;
+    const int64_t n = core->order.options().samples, first = core->order.at(epoch, 0, 0).index;
     for (int64_t i = 0; i < std::min(n, kProbed); ++i) {
       try {
-        Sample s = core->maker.make(
-            core->order.at(epoch, 0, i % core->order.options().batch).index + i / core->order.options().batch,
-            epoch);
+        Sample s = core->maker.make((first + i) % n, epoch);
         core->plan = plan_of(s);
         break;
       } catch (const Error& e) {
@@ -293,10 +301,7 @@ Pipeline::Pipeline(PipelineSpec spec, std::shared_ptr<const Source> source, RunO
     : impl_(std::make_unique<Impl>(spec, std::move(source), options)) {}
 
 Pipeline::~Pipeline() {
-  std::unique_lock lock(impl_->core->mutex);
-  impl_->core->stopping = true;  // tasks that start later see it and leave
-  impl_->core->queue.clear();
-  impl_->core->changed.wait(lock, [&] { return impl_->core->working == 0; });
+  impl_->core->drain();  // tasks that start later see that it is stopping, and leave
 }
 
 bool Pipeline::next(Batch& batch) {
@@ -373,9 +378,12 @@ void Pipeline::restore(const PipelineState& s) {
          "the saved state is in the middle of an epoch, which batch size, shards and last-batch policy must "
          "not change",
          where, "resume with the same ones, or from the end of an epoch");
-  if (s.epoch < 0 || s.step < 0 || s.step >= m.core->order.steps())
-    fail(ErrorCode::usage, cat("the saved state names step ", s.step, " of ", m.core->order.steps()), where);
+  if (s.epoch < 0 || s.epoch > int64_t{1} << 53 || s.step < 0 || s.step >= m.core->order.steps())
+    fail(ErrorCode::usage,
+         cat("the saved state names epoch ", s.epoch, ", step ", s.step, " of ", m.core->order.steps()),
+         where);
   m.core->drain();
+  m.core->reopen();
   m.works.clear();
   m.epoch = m.next_epoch = s.epoch;
   m.step = m.next_step = s.step;

@@ -53,7 +53,7 @@ class Pipeline {
   explicit Pipeline(PipelineSpec spec, RunOptions options = {});
   // A source of the caller's own instead of the description's.
   Pipeline(PipelineSpec spec, std::shared_ptr<const Source> source, RunOptions options);
-  ~Pipeline();  // at any moment; waits for samples being worked on only
+  ~Pipeline();  // at any moment; waits for samples being worked on only, not for servers
   Pipeline(const Pipeline&) = delete;
 
   // The next batch of the epoch; false at its end (the call after that starts the next epoch). One caller at

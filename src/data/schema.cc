@@ -10,6 +10,8 @@
 namespace pelton::data {
 namespace {
 
+constexpr double kWholeLimit = 0x1p53;  // whole numbers below it are exact
+
 std::string_view type_name(OptionType t) {
   static constexpr std::string_view names[] = {"a number", "an integer",        "true or false",
                                                "a text",   "a list of numbers", "a list of texts"};
@@ -35,9 +37,11 @@ bool type_fits(OptionType type, const Param& p) {
 }
 
 void check_number(const OptionSpec& spec, double v, const std::string& where) {
+  if (!std::isfinite(v))
+    fail(ErrorCode::usage, cat("'", spec.name, "' is ", v, ", not a finite number"), where);
   if (!(v >= spec.min && v <= spec.max))
     fail(ErrorCode::usage, cat("'", spec.name, "' is ", v, ", outside ", spec.min, " .. ", spec.max), where);
-  if (spec.type == OptionType::integer && v != std::floor(v))
+  if (spec.type == OptionType::integer && (v != std::floor(v) || std::fabs(v) > kWholeLimit))
     fail(ErrorCode::usage, cat("'", spec.name, "' is ", v, ", but takes an integer"), where);
 }
 
@@ -49,10 +53,15 @@ Param checked(const OptionSpec& spec, Param p, const std::string& where) {
     if (p.kind == Param::Kind::uniform && p.numbers[0] > p.numbers[1])
       fail(ErrorCode::usage, cat("'", spec.name, "' = ", p.str(), ": the low end is above the high end"),
            where);
-    if (p.kind != Param::Kind::normal && p.kind != Param::Kind::coin)
-      for (double v : p.numbers) check_number(spec, v, where);
     if (p.kind == Param::Kind::coin && !(p.numbers[0] >= 0 && p.numbers[0] <= 1))
       fail(ErrorCode::usage, cat("'", spec.name, "' = ", p.str(), ": a probability lies in 0 .. 1"), where);
+    std::vector<double> values = p.numbers;  // that may come out; a normal one is cut to the limits
+    if (p.kind == Param::Kind::coin) values = {0, 1};
+    if (p.kind == Param::Kind::normal) values.pop_back();
+    if (spec.type != OptionType::boolean)
+      for (double v : values) check_number(spec, v, where);
+    if (p.kind == Param::Kind::normal && !(p.numbers[1] >= 0 && std::isfinite(p.numbers[1])))
+      fail(ErrorCode::usage, cat("'", spec.name, "' = ", p.str(), ": a deviation is at least 0"), where);
     return p;
   }
   // A single value stands for a list of one.
@@ -113,6 +122,9 @@ bool Args::has(std::string_view name) const {
 const Param& Args::param(std::string_view name) const {
   return values_[row(name)];
 }
+const OptionSpec& Args::spec(std::string_view name) const {
+  return schema_->options[row(name)];
+}
 uint32_t Args::slot(std::string_view name) const {
   return static_cast<uint32_t>(row(name));
 }
@@ -135,12 +147,19 @@ const std::vector<std::string>& Args::texts(std::string_view name) const {
   return param(name).texts;
 }
 
+Drawn::Drawn(const Args& args, std::string_view name)
+    : param(args.param(name)), slot(args.slot(name)), low(args.spec(name).min), high(args.spec(name).max) {
+  if (args.spec(name).type != OptionType::integer) return;
+  low = std::max(low, -kWholeLimit);
+  high = std::min(high, kWholeLimit);
+}
+
 double Drawn::operator()(const Draw& draw) const {
   switch (param.kind) {
     case Param::Kind::uniform:
       return draw.uniform(slot, param.numbers[0], param.numbers[1]);
     case Param::Kind::normal:
-      return param.numbers[0] + param.numbers[1] * draw.normal(slot);
+      return std::clamp(param.numbers[0] + param.numbers[1] * draw.normal(slot), low, high);
     case Param::Kind::choice:
       return param.numbers[static_cast<size_t>(draw.below(slot, static_cast<int64_t>(param.numbers.size())))];
     case Param::Kind::coin:

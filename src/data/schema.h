@@ -6,6 +6,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/draw.h"
@@ -48,6 +49,7 @@ class Args {
   const std::vector<double>& numbers(std::string_view name) const;
   const std::vector<std::string>& texts(std::string_view name) const;
   const Param& param(std::string_view name) const;
+  const OptionSpec& spec(std::string_view name) const;
   uint32_t slot(std::string_view name) const;  // the option's draw slot: its row number
   const std::string& where() const { return where_; }
 
@@ -58,13 +60,17 @@ class Args {
   std::string where_;
 };
 
-// A number option that may be random, ready to be drawn.
+// A number option that may be random, ready to be drawn. What a normal distribution gives is cut to the
+// option's limits.
 struct Drawn {
-  Drawn(const Args& args, std::string_view name) : param(args.param(name)), slot(args.slot(name)) {}
+  Drawn(const Args& args, std::string_view name);
+  Drawn(Param p, uint32_t at, double min = kAny, double max = kNone)
+      : param(std::move(p)), slot(at), low(min), high(max) {}
   double operator()(const Draw& draw) const;
   bool flag(const Draw& draw) const { return (*this)(draw) != 0; }
   Param param;
   uint32_t slot;
+  double low, high;
 };
 
 // The candidate nearest to `text` in edit distance, or "" when none is near.

@@ -35,7 +35,14 @@ DeviceFrame::DeviceFrame(const Region& region)
   input_memory_.resize(g.inputs.size());
   device_inputs_.assign(g.inputs.size(), nullptr);
   device_outputs_.resize(g.outputs.size());
-  state_memory_.resize(g.slots.size());
+  own_state_.resize(g.slots.size());
+  state_place_.resize(g.slots.size());
+  state_at_.assign(g.slots.size(), nullptr);
+  const std::vector<StateBuffer>& layout = region.state_layout();
+  state_buffers_.resize(layout.size());
+  for (size_t b = 0; b < layout.size(); ++b)
+    for (const StateSegment& s : layout[b].segments)
+      state_place_[s.slot] = {static_cast<int32_t>(b), s.offset, s.bytes};
   state_on_host_.assign(g.slots.size(), true);
   state_on_device_.assign(g.slots.size(), false);
   result_memory_.resize(g.value_count());

@@ -30,6 +30,7 @@ class DeviceFrame final : public Frame {
   const Tensor& state(size_t slot) override;
   void set_state(size_t slot, Tensor value) override;
   void reset_state() override;
+  void* settled_state(size_t slot) override;
   int64_t arena_bytes() const override;
 
  private:
@@ -76,6 +77,7 @@ class DeviceFrame final : public Frame {
   // device_transfer.cc: bytes between host and device.
   void upload_inputs(const ir::RandomKey& random);
   void upload_state();
+  void* state_memory(size_t slot, int64_t bytes);  // of a slot that owns storage, at least this large
   void forget_host_state();
   void fetch(const std::vector<ir::ValueId>& roots);  // values of this run, to host_; waits
   void fetch_input(size_t index);
@@ -103,10 +105,19 @@ class DeviceFrame final : public Frame {
   std::unique_ptr<device::Event> staged_;  // behind the last copies out of staging_in_
   bool staged_pending_ = false;            // on a stream that the run did not wait for
   uint64_t arena_made_ = 0;
-  std::vector<device::Memory> input_memory_, state_memory_;  // by input, by slot
-  std::vector<const void*> device_inputs_;                   // bound by the caller, by input
-  std::vector<Bound> device_outputs_;                        // likewise, by output
-  std::vector<device::Memory> result_memory_;                // by value
+  std::vector<device::Memory> input_memory_;  // by input
+  // State lies in flat buffers (state_layout.h); a slot without a place there, or that grew, in memory of its
+  // own.
+  struct StatePlace {
+    int32_t buffer = -1;
+    int64_t offset = 0, bytes = 0;
+  };
+  std::vector<device::Memory> state_buffers_, own_state_;  // by buffer of the layout, by slot
+  std::vector<StatePlace> state_place_;                    // by slot
+  std::vector<void*> state_at_;                            // by slot that owns storage, once it is there
+  std::vector<const void*> device_inputs_;                 // bound by the caller, by input
+  std::vector<Bound> device_outputs_;                      // likewise, by output
+  std::vector<device::Memory> result_memory_;              // by value
   // By value, of the present run: where its root lies on the device (null: nowhere yet), and whether host_
   // has its bytes.
   std::vector<void*> device_at_;

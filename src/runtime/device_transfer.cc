@@ -67,7 +67,7 @@ void* DeviceFrame::device_address(const Ref& ref, bool needed) {
       if (!at) at = input_memory_[ref.index].get();
       break;
     case Place::slot:
-      at = state_memory_[owner_[ref.index]].get();
+      at = state_at_[owner_[ref.index]];
       break;
     case Place::host: {
       if (!region_.graph().type(value->root).is_tensor()) return nullptr;
@@ -145,19 +145,51 @@ void DeviceFrame::upload_inputs(const RandomKey& random) {
   }
 }
 
+void* DeviceFrame::state_memory(size_t i, int64_t bytes) {
+  const StatePlace& place = state_place_[i];
+  if (place.buffer >= 0 && bytes <= place.bytes) {
+    device::Memory& buffer = state_buffers_[static_cast<size_t>(place.buffer)];
+    const StateBuffer& layout = region_.state_layout()[static_cast<size_t>(place.buffer)];
+    if (!buffer.get() && layout.bytes > 0) {
+      const Slot& first = region_.graph().slots[layout.segments[0].slot];
+      buffer = device::Memory(device_, layout.bytes,
+                              cat(layout.segments.size(), " state slots, the first '", first.name, "'"));
+    }
+    return state_at_[i] = buffer.bytes_at(place.offset);
+  }
+  device::Memory& own = own_state_[i];
+  if (own.bytes() < bytes) {
+    own = {};
+    own = device::Memory(device_, bytes, cat("state slot '", region_.graph().slots[i].name, "'"));
+  }
+  return state_at_[i] = own.get();
+}
+
 void DeviceFrame::upload_state() {
   for (size_t i = 0; i < owner_.size(); ++i) {
-    const Tensor& t = state_[i];
-    if (owner_[i] != i || state_on_device_[i] || !t.defined() || t.dtype() == DType::string) continue;
-    if (state_memory_[i].bytes() < t.bytes()) {
-      state_memory_[i] = {};
-      state_memory_[i] =
-          device::Memory(device_, t.bytes(), cat("state slot '", region_.graph().slots[i].name, "'"));
+    if (owner_[i] != i) continue;
+    if (const Shared& s = shared_[i]; s.with) {
+      state_at_[i] = s.with->settled_state(s.slot);
+      continue;
     }
-    stream_->upload(state_memory_[i].get(), t.data(), t.bytes());
+    const Tensor& t = state_[i];
+    if (state_on_device_[i] || !t.defined() || t.dtype() == DType::string) continue;
+    stream_->upload(state_memory(i, t.bytes()), t.data(), t.bytes());
     state_on_device_[i] = true;
   }
   forget_host_state();
+}
+
+void* DeviceFrame::settled_state(size_t slot) {
+  const size_t o = owner_[slot];
+  if (!state_on_device_[o]) {
+    device_->activate();
+    const Tensor& t = state_[o];
+    stream_->upload(state_memory(o, t.bytes()), t.data(), t.bytes());
+    stream_->synchronize();
+    state_on_device_[o] = true;
+  }
+  return state_at_[o];
 }
 
 // The device's copy of what it writes over is the one that counts, also for steps on the host that read it
@@ -351,12 +383,9 @@ void DeviceFrame::finish_state() {
     const Type& type = g.type(g.slots[i].next);
     Dims dims = eval(type.shape, symbols_);
     int64_t bytes = bytes_of(place.root);
-    if (state_memory_[o].bytes() < bytes) {
-      stream_->synchronize();
-      state_memory_[o] = {};
-      state_memory_[o] = device::Memory(device_, bytes, cat("state slot '", g.slots[i].name, "'"));
-    }
-    if (bytes > 0) stream_->copy(state_memory_[o].get(), device_at_[place.root.index], bytes);
+    const bool fits = bytes <= state_place_[o].bytes || bytes <= own_state_[o].bytes();
+    if (!fits) stream_->synchronize();  // what has its memory may still run
+    if (void* to = state_memory(o, bytes); bytes > 0) stream_->copy(to, device_at_[place.root.index], bytes);
     copied = true;
     if (state_[o].dims() != dims) {
       state_[o] = Tensor(type.dtype, dims);
@@ -455,9 +484,10 @@ void DeviceFrame::unbind() {
 
 const Tensor& DeviceFrame::state(size_t slot) {
   size_t o = owner_[slot];
+  if (shared_[o].with) return Frame::state(slot);
   if (!state_on_host_[o]) {
     device_->activate();
-    stream_->download(state_[o].mutable_data(), state_memory_[o].get(), state_[o].bytes());
+    stream_->download(state_[o].mutable_data(), state_at_[o], state_[o].bytes());
     stream_->synchronize();
     state_on_host_[o] = true;
   }

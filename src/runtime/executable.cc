@@ -291,5 +291,11 @@ void Context::set_state(size_t slot, Tensor value) {
 void Context::reset_state() {
   frame_->reset_state();
 }
+void Context::share_state(size_t slot, Context& with, size_t of) {
+  frame_->share_state(slot, *with.frame_, of);
+}
+void Context::end_sharing() {
+  frame_->end_sharing();
+}
 
 }  // namespace pelton::runtime

@@ -102,6 +102,11 @@ class Context {
   const Tensor& state(size_t slot);
   void set_state(size_t slot, Tensor value);
   void reset_state();
+  // Until end_sharing() a slot that this executable's runs only read is that slot of another context, not
+  // copied. The types must agree, on a device the device too. The other context stays and does not run
+  // meanwhile.
+  void share_state(size_t slot, Context& with, size_t of);
+  void end_sharing();  // the slots that were shared have no value until they get one
 
  private:
   friend class Executable;

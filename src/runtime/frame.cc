@@ -108,8 +108,37 @@ void Frame::reset_state() {
   const Graph& g = region_.graph();
   state_.resize(g.slots.size());
   spare_.assign(g.slots.size(), {});
+  shared_.assign(g.slots.size(), {});
   for (size_t i = 0; i < g.slots.size(); ++i) state_[i] = aligned(initial_value(g.slots[i]));
   sizes_known_ = false;
+}
+
+const Tensor& Frame::state(size_t slot) {
+  const Shared& s = shared_[owner_[slot]];
+  return s.with ? s.with->state(s.slot) : state_[owner_[slot]];
+}
+
+void Frame::share_state(size_t slot, Frame& with, size_t of) {
+  const Slot &mine = region_.graph().slots[slot], &other = with.region_.graph().slots[of];
+  if (!(mine.type == other.type) || region_.device() != with.region_.device() || mine.next)
+    fail(ErrorCode::usage,
+         cat("cannot be shared: it is ", mine.type.str(), mine.next ? ", which changes, " : ", ",
+             "and the other is ", other.type.str()),
+         cat("state slot '", mine.name, "'"),
+         "share a slot of the same type, on one device, that the run only reads");
+  const size_t o = owner_[slot];
+  shared_[o] = {&with, with.owner_[of]};
+  // Its own copy goes; the sizes stay known.
+  state_[o] = Tensor::borrow(mine.type.dtype, with.state_[with.owner_[of]].dims(), nullptr, nullptr);
+}
+
+void Frame::end_sharing() {
+  for (size_t i = 0; i < shared_.size(); ++i)
+    if (shared_[i].with) shared_[i] = {};
+}
+
+void* Frame::settled_state(size_t) {
+  return nullptr;
 }
 
 void Frame::set_state(size_t slot, Tensor value) {
@@ -118,6 +147,7 @@ void Frame::set_state(size_t slot, Tensor value) {
     fail(ErrorCode::bad_type, cat("expected ", s.type.str(), ", got ", value.str()),
          cat("state slot '", s.name, "'"));
   state_[owner_[slot]] = aligned(value);
+  shared_[owner_[slot]] = {};
   sizes_known_ = false;
 }
 

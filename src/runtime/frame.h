@@ -41,9 +41,15 @@ class Frame {
   const SymbolValues& symbols() const { return symbols_; }
   bool breaks_a_guard() const;  // after find_sizes()
 
-  virtual const Tensor& state(size_t slot) { return state_[owner_[slot]]; }
+  virtual const Tensor& state(size_t slot);
   virtual void set_state(size_t slot, Tensor value);
   virtual void reset_state();
+  // Until end_sharing() this slot, which no run of this frame changes, is that slot of another frame, which
+  // stays where it is and does not run meanwhile. Only if it has the same type and lies on the same device.
+  void share_state(size_t slot, Frame& with, size_t of);
+  void end_sharing();
+  // Of a slot that lies on a device, up to date; its frame has nothing on its way there. Null: on the host.
+  virtual void* settled_state(size_t slot);
   virtual int64_t arena_bytes() const;  // sub-graphs included
 
  protected:
@@ -91,6 +97,11 @@ class Frame {
   std::vector<ir::HostValue> host_;    // by value: Place::host
   std::vector<Tensor> state_, spare_;  // by slot; spare: a buffer for the next value
   std::vector<size_t> owner_;          // by slot: the slot whose storage it shares
+  struct Shared {
+    Frame* with = nullptr;
+    size_t slot = 0;
+  };
+  std::vector<Shared> shared_;  // by slot
   std::vector<ir::HostValue> outputs_;
   std::vector<Loaded> loaded_;  // by segment
   SymbolValues symbols_, base_symbols_, outer_;

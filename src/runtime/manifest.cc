@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/json_number.h"
 #include "ir/binary.h"
 #include "ir/op.h"
 #include "runtime/sections.h"
@@ -43,7 +44,7 @@ std::string text(const json& j, const char* what) {
 }
 int64_t integer(const json& j, const char* what) {
   if (!j.is_number_integer()) bad(cat("'", what, "' must be an integer"));
-  return j.get<int64_t>();
+  return json_integer(j);
 }
 double number(const json& j, const char* what) {
   if (!j.is_number()) bad(cat("'", what, "' must be a number"));

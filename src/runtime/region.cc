@@ -30,8 +30,9 @@ std::set<std::string> symbols_of(const Graph& graph, NodeId id) {
   return out;
 }
 
+// Not text, and of a known rank (an element of a sequence may be of any).
 bool is_plain_tensor(const Type& t) {
-  return t.is_tensor() && t.dtype != DType::string;
+  return t.is_tensor() && t.ranked && t.dtype != DType::string;
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "runtime/batch_slices.h"
 #include "runtime/executable.h"
 #include "runtime/program.h"
+#include "runtime/state_layout.h"
 
 namespace pelton::runtime {
 
@@ -80,7 +81,8 @@ class Region {
   // On a device: the slot's next value is written over the old one, which nothing reads any more by then. Its
   // place is the slot.
   bool in_place(size_t slot) const { return in_place_[slot]; }
-  bool writes_state() const { return writes_state_; }  // a slot is in place
+  const std::vector<StateBuffer>& state_layout() const { return state_layout_; }  // on a device
+  bool writes_state() const { return writes_state_; }                             // a slot is in place
   // A kernel on the device draws random numbers.
   bool draws_on_device() const { return draws_on_device_; }
   // The constant's bytes on the device, copied there on first use; equal weights are there once. Any thread.
@@ -120,6 +122,7 @@ class Region {
   std::vector<Value> values_;
   std::vector<Tensor> constants_;
   std::vector<bool> in_place_;  // by slot
+  std::vector<StateBuffer> state_layout_;
   bool draws_on_device_ = false, writes_state_ = false;
   mutable std::vector<std::shared_ptr<const device::Memory>>
       device_constants_;  // by constant, as they are used

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ir/op.h"
+#include "ir/segments.h"
 #include "runtime/region.h"
 
 namespace pelton::runtime {
@@ -14,6 +15,7 @@ namespace {
 // Element i of the results depends on element i of full-size operands alone, so a kernel may write over one.
 bool elementwise(const ir::Node& n) {
   if (!n.is("fused")) return n.op->scalar != nullptr;
+  if (n.get_text("kind") == kSegments) return true;  // each segment reads tensors of its own
   if (n.get_text("kind") != "pointwise") return false;
   const Graph& body = n.get_graph("body");
   return std::all_of(body.order().begin(), body.order().end(), [&](NodeId id) {
@@ -65,6 +67,7 @@ bool Region::may_overwrite(size_t slot) const {
 }
 
 void Region::place_state() {
+  state_layout_ = lay_out_state(graph_);
   for (size_t i = 0; i < graph_.slots.size(); ++i) {
     if (!may_overwrite(i)) continue;
     in_place_[i] = writes_state_ = true;

@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/json_number.h"
 #include "base/log.h"
 #include "runtime/version.h"
 #include "tensor/safetensors.h"
@@ -67,21 +68,23 @@ Checkpoint read_checkpoint(const std::string& path) {
   Json j = Json::parse(state->second, nullptr, false);
   Checkpoint c;
   try {
-    if (int64_t format = j.at("format").get<int64_t>(); format != kFormat)
+    if (int64_t format = json_integer(j.at("format")); format != kFormat)
       fail(ErrorCode::unsupported_version, cat("checkpoint format ", format, " is not known"), path,
            cat("this release reads format ", kFormat));
     c.version = j.at("pelton").get<std::string>();
     c.model = j.at("model").get<std::string>();
-    c.updates = j.at("updates").get<int64_t>();
-    c.epoch = j.at("epoch").get<int64_t>();
-    c.epoch_step = j.at("epoch_step").get<int64_t>();
+    c.updates = json_integer(j.at("updates"));
+    c.epoch = json_integer(j.at("epoch"));
+    c.epoch_step = json_integer(j.at("epoch_step"));
     c.data_state = j.at("data").get<std::string>();
     c.recipe = j.at("recipe").get<std::string>();
-    c.since_best = j.at("since_best").get<int64_t>();
+    c.since_best = json_integer(j.at("since_best"));
     c.has_best = j.contains("best");
     if (c.has_best) c.best = j["best"].get<double>();
   } catch (const Json::exception& e) {
     damaged(path, cat("the state of the checkpoint does not read: ", e.what()));
+  } catch (const Error& e) {
+    throw e.within(path);
   }
   c.state = std::move(file.tensors);
   return c;

@@ -2,6 +2,7 @@
 #include "train/evaluate.h"
 
 #include <cmath>
+#include <deque>
 
 #include "base/interrupt.h"
 #include "ir/op.h"
@@ -39,12 +40,23 @@ double Confusion::macro_f1() const {
   return present > 0 ? sum / present : 0;
 }
 
-Values evaluate(Program& program, Loader& loader, int64_t classes, bool tokens) {
+Values evaluate(Program& program, Loader& loader, int64_t classes, bool tokens, int64_t update) {
   double loss = 0, count = 0, correct = 0, top5 = 0;
   bool f1 = classes > 1 && classes <= kMostConfusionClasses && !tokens;
   Confusion confusion(f1 ? classes : 1);
+  std::deque<std::vector<Tensor>> on_way;
   auto take = [&] {
     std::map<std::string, Tensor> out = program.finish();
+    const std::vector<Tensor> in = std::move(on_way.front());
+    on_way.pop_front();
+    if (!std::isfinite(out.at("loss_sum").get_double(0))) {
+      while (program.running() > 0) program.finish();
+      const std::string node = program.first_not_finite(in, {});
+      fail(ErrorCode::numeric, cat("the loss of the evaluation after update ", update, " is not finite"),
+           node.empty() ? "no node before it" : cat("first not finite: ", node),
+           "lower the learning rate, or check the data of the evaluation for NaN; the last checkpoint is "
+           "unchanged");
+    }
     loss += out.at("loss_sum").get_double(0);
     count += out.at("count").get_double(0);
     if (!classes) return;
@@ -59,6 +71,7 @@ Values evaluate(Program& program, Loader& loader, int64_t classes, bool tokens) 
     in.push_back(b.target);
     in.push_back(Tensor::scalar<int64_t>(b.valid));
     program.start(in, {});
+    on_way.push_back(std::move(in));
     if (program.running() == program.most_running()) take();
   }
   while (program.running() > 0) take();

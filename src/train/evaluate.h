@@ -9,8 +9,9 @@
 namespace pelton::train {
 
 // loss; with classes: accuracy, top5 (more than 5 classes), f1 (macro; up to 1024 classes); for lines of
-// tokens perplexity.
-Values evaluate(Program& program, Loader& loader, int64_t classes, bool tokens);
+// tokens perplexity. A loss that is not finite is a numeric error that names `update` and the first such
+// node.
+Values evaluate(Program& program, Loader& loader, int64_t classes, bool tokens, int64_t update);
 
 // Counts of (true class, predicted class).
 class Confusion {

@@ -12,8 +12,9 @@ namespace {
 
 std::shared_ptr<const runtime::Executable> make(ir::Graph graph, const device::Target& target,
                                                 const compiler::Options& options,
-                                                const backend::Registry& registry) {
+                                                const backend::Registry& registry, bool deterministic) {
   auto plan = std::make_shared<runtime::Plan>(compiler::compile(std::move(graph), target, options, registry));
+  if (deterministic) plan->options[std::string(runtime::kDeterministic)] = "true";
   return runtime::Executable::create(plan, registry, target);
 }
 
@@ -35,11 +36,11 @@ bool all_finite(const Tensor& t) {
 }  // namespace
 
 Program::Program(StepGraph step, const device::Target& target, const compiler::Options& options,
-                 const backend::Registry& registry)
+                 const backend::Registry& registry, bool deterministic)
     : inputs_(std::move(step.inputs)),
       outputs_(std::move(step.outputs)),
       trained_(std::move(step.trained)),
-      executable_(make(std::move(step.graph), target, options, registry)),
+      executable_(make(std::move(step.graph), target, options, registry, deterministic)),
       context_(executable_->context()) {
   const ir::Graph& g = executable_->graph();
   for (size_t i = 0; i < g.slots.size(); ++i) {
@@ -118,6 +119,24 @@ void Program::set_state(const std::string& name, const Tensor& value) {
   if (auto it = low_.find(name); it != low_.end())
     context_.set_state(it->second,
                        passes::low_copy(value, executable_->graph().slots[it->second].type.dtype));
+}
+
+void Program::share_state(const std::string& name, Program& with, const std::string& of) {
+  context_.share_state(slots_.at(name), with.context_, with.slots_.at(of));
+  const auto low = low_.find(name);
+  if (low == low_.end()) return;
+  const auto other = with.low_.find(of);
+  const ir::Type& type = executable_->graph().slots[low->second].type;
+  if (other != with.low_.end() && with.executable_->graph().slots[other->second].type == type)
+    context_.share_state(low->second, with.context_, other->second);
+  else
+    context_.set_state(low->second, passes::low_copy(with.state(of), type.dtype));
+}
+
+std::vector<std::string> Program::state_names() const {
+  std::vector<std::string> out;
+  for (const auto& [name, slot] : slots_) out.push_back(name);
+  return out;
 }
 
 std::map<std::string, Tensor> Program::all_state() const {

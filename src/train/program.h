@@ -17,8 +17,9 @@ namespace pelton::train {
 
 class Program {
  public:
+  // `deterministic`: no kernel chooses by timing among ways that round differently.
   Program(StepGraph step, const device::Target& target, const compiler::Options& options,
-          const backend::Registry& registry);
+          const backend::Registry& registry, bool deterministic = false);
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
@@ -43,9 +44,14 @@ class Program {
   const runtime::Executable& executable() const { return *executable_; }
 
   bool has_state(const std::string& name) const { return slots_.count(name) != 0; }
+  std::vector<std::string> state_names() const;
   const Tensor& state(const std::string& name) const { return context_.state(slots_.at(name)); }
   void set_state(const std::string& name, const Tensor& value);
   std::map<std::string, Tensor> all_state() const;
+  // Until end_sharing() `name`, which this program only reads, is the state `of` of another program of the
+  // same device, not a copy; that one stays and does not run meanwhile.
+  void share_state(const std::string& name, Program& with, const std::string& of);
+  void end_sharing() { context_.end_sharing(); }
 
  private:
   std::vector<std::string> inputs_, outputs_, trained_;

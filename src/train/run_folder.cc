@@ -45,7 +45,7 @@ bool is_run_folder(const std::string& path) {
 
 Recipe run_recipe(const std::string& path, const std::vector<std::string>& sets) {
   Json j = Json::parse(read_file(path + "/run.json"), nullptr, false);
-  if (!j.is_object() || !j.contains("folder") || !j["folder"].is_string() || j.value("format", 0) != 1 ||
+  if (!j.is_object() || !j.contains("folder") || !j["folder"].is_string() || j.value("format", Json()) != 1 ||
       !j.contains("recipe") || !j["recipe"].is_string())
     fail(ErrorCode::bad_format, "run.json does not read", path);
   Recipe r = parse_recipe(read_file(path + "/recipe.toml"), j["recipe"].get<std::string>() + ".toml",

@@ -25,7 +25,9 @@ struct Moment {
 
 struct TrainerOptions {
   device::Target target;
-  bool resume = false;        // go on from the newest checkpoint of the run folder
+  bool resume = false;  // go on from the newest checkpoint of the run folder
+  bool deterministic =
+      false;  // nothing is chosen by timing: the same bits in every process on the same device
   bool compile_only = false;  // a dry run compiles for `target`, which need not be here, and runs nothing
   std::function<void(const Moment&)> on_moment;
 };

@@ -81,6 +81,8 @@ struct Trainer::Impl {
     compile_options.full_precision.insert(recipe.full_precision.begin(), recipe.full_precision.end());
     compile_options.full_precision.insert({kUpdate, kStages});
     step.scaling = recipe.scaling;
+    // Updates that follow their gradients one by one let those go.
+    if (step.memory_budget_bytes > 0) compile_options.disabled.insert("merge_updates");
     step.ahead = options.target.kind != device::Kind::cpu;
     if (step.ahead && (recipe.precision == "bf16" || recipe.precision == "fp16"))
       step.class_multiple = kClassMultiple;
@@ -151,7 +153,8 @@ struct Trainer::Impl {
       log_info("weights: ", report.loaded, " loaded, ", report.fresh.size(), " fresh, ", report.unused.size(),
                " of the file unused");
     }
-    return std::make_unique<Program>(std::move(graph), options.target, compile_options, registry);
+    return std::make_unique<Program>(std::move(graph), options.target, compile_options, registry,
+                                     options.deterministic);
   }
 
   void start() {
@@ -291,16 +294,25 @@ struct Trainer::Impl {
       o.batch = recipe.data.eval_batch ? recipe.data.eval_batch : recipe.data.batch;
       o.forms = eval_forms;
       o.loss.soft = false;
-      eval_program =
-          std::make_unique<Program>(build_eval_step(*model, o), options.target, compile_options, registry);
+      eval_program = std::make_unique<Program>(build_eval_step(*model, o), options.target, compile_options,
+                                               registry, options.deterministic);
     }
-    std::map<std::string, Tensor> state = whole_state();
-    for (const auto& [name, t] : state)
-      if (eval_program->has_state(name)) {
-        auto average = state.find(cat("average.", name));
-        eval_program->set_state(name, average == state.end() ? t : average->second);
-      }
-    return train::evaluate(*eval_program, *loaders.eval, classes, model->class_axis() == -1);
+    // The state of the step itself; what only earlier programs had comes from what was kept of them.
+    Program& of = active();
+    for (const std::string& name : eval_program->state_names()) {
+      const std::string average = cat("average.", name);
+      if (of.has_state(average))
+        eval_program->share_state(name, of, average);
+      else if (auto kept = aside.find(average); kept != aside.end())
+        eval_program->set_state(name, kept->second);
+      else
+        eval_program->share_state(name, of, name);
+    }
+    struct Sharing {
+      Program& with;
+      ~Sharing() { with.end_sharing(); }
+    } sharing{*eval_program};
+    return train::evaluate(*eval_program, *loaders.eval, classes, model->class_axis() == -1, done);
   }
 
   Checkpoint snapshot() {

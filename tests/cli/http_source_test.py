@@ -2,14 +2,17 @@
 """Sources behind HTTP: a server on loopback that drops, delays, cuts and redirects."""
 import http.server
 import io
+import os
+import signal
 import socketserver
+import subprocess
 import tarfile
 import threading
 import time
 
 import numpy as np
 import pytest
-from conftest import assert_error
+from conftest import BINARY, assert_error
 from data_test import png
 
 PIPELINE = """version = 1
@@ -42,9 +45,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         s = self.server
         s.requests.append(self.path)
-        if self.path == "/moved.tar":
+        if self.path.startswith("/moved.tar"):
             self.send_response(302)
-            self.send_header("Location", s.target)
+            self.wfile.write(b"".join(self._headers_buffer) + f"Location:{s.target}\r\n".encode())
+            self._headers_buffer = []
             self.send_header("Content-Length", "0")
             return self.end_headers()
         if self.path != "/a.tar":
@@ -56,7 +60,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if mode == "busy":
             return self.send_error(503)
         if mode == "silent":
-            time.sleep(3)
+            time.sleep(s.pause)
         first, last = self.headers["Range"][6:].split("-")
         whole = s.content if mode != "changed" else s.content + bytes(512)
         first, last = int(first), min(int(last), len(whole) - 1)
@@ -85,6 +89,7 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
 def server():
     s = Server(("127.0.0.1", 0), Handler)
     s.content, s.requests, s.mode, s.target = shard(), [], lambda range: "good", ""
+    s.pause = 3
     s.url = f"http://127.0.0.1:{s.server_port}"
     threading.Thread(target=s.serve_forever, daemon=True).start()
     yield s
@@ -142,6 +147,27 @@ def test_private_addresses_need_the_operators_word(pelton, tmp_path, server):
     for env in ({"PELTON_HTTP_ALLOW": ""}, {"PELTON_HTTP_ALLOW": "data.example,10.0.0.1"}):
         assert_error(batch(pelton, tmp_path, server.url + "/a.tar", env), 1, "127.0.0.1 is private", "PELTON_HTTP_ALLOW")
     assert len(server.requests) == before
-    # A redirect is held to the same list: localhost is not on it, its address would have to be.
-    server.target = f"http://127.0.0.2:{server.server_port}/a.tar"
-    assert_error(batch(pelton, tmp_path, server.url + "/moved.tar"), 1, "127.0.0.2 is private")
+    # A redirect is held to the same list, in every form that libcurl takes for another host.
+    other = f"127.0.0.2:{server.server_port}/a.tar"
+    for target in (f"http://{other}", f"//{other}", f"\t//{other}", f"http:/{other}", f"HTTP://{other}",
+                   f"http://127.0.0.1@{other}", f"http:///{other}"):
+        server.target = target
+        result = batch(pelton, tmp_path, server.url + "/moved.tar")
+        assert result.code == 1 and "127.0.0.2" in result.err, target + result.err
+        assert "private" in result.err or "Bad hostname" in result.err, target + result.err
+    for target, words in (("file:///etc/passwd", "no HTTP URL"), ("/moved.tar?again", "more than 5 redirects")):
+        server.target = target
+        assert_error(batch(pelton, tmp_path, server.url + "/moved.tar"), 1, words)
+
+
+def test_an_interrupt_does_not_wait_for_the_server(tmp_path, server):
+    server.mode = lambda range: "good" if range == "bytes=0-0" else "silent"
+    server.pause = 30
+    (tmp_path / "p.toml").write_text(PIPELINE.replace("URL", server.url + "/a.tar"))
+    process = subprocess.Popen([str(BINARY), "data", "p.toml"], cwd=tmp_path, env=os.environ | ALLOW, stderr=subprocess.PIPE)
+    while len(server.requests) < 2:
+        time.sleep(0.01)
+    start = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=20)
+    assert process.returncode == 130 and time.monotonic() - start < 5

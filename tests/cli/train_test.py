@@ -218,6 +218,27 @@ def test_nan_is_named_and_leaves_the_checkpoint(pelton, arrays):
     assert_error(pelton("train", "r.toml", "--set", "output.folder=n"), 1, "the loss of update", "NaN")
 
 
+def test_nan_in_the_evaluation_stops_the_run(pelton, arrays):
+    data = dict(np.load(arrays / "eval.npz"))
+    data["features"][17, 0] = np.nan  # in the second batch
+    np.savez(arrays / "eval.npz", **data)
+    out = pelton("train", "r.toml", "--set", "checkpoint.steps=5")
+    assert_error(out, 1, "the loss of the evaluation after update 7", "first not finite", "'0'", "data of the evaluation")
+    good = newest(arrays / "runs/r")
+    assert good.name == "step-000000005.safetensors" and tensors(good)
+
+
+def test_deterministic_runs_resume_bit_for_bit(pelton, arrays):
+    lines(pelton("train", "r.toml", "--json", "--deterministic", "--set", "output.folder=a"))
+    sets = ("--set", "output.folder=b", "--set", "checkpoint.keep=9")
+    lines(pelton("train", "r.toml", "--json", "--deterministic", *sets))
+    for path in (arrays / "b/checkpoints").glob("step-*"):
+        if int(path.name[5:14]) > 14:
+            path.unlink()
+    lines(pelton("train", "b", "--json", "--deterministic", "--resume"))
+    assert tensors(newest(arrays / "a")) == tensors(newest(arrays / "b"))
+
+
 def test_a_run_is_not_overwritten_and_belongs_to_its_model(pelton, arrays):
     lines(pelton("train", "r.toml", "--json", "--set", "step.epochs=1"))
     assert_error(pelton("train", "r.toml"), 1, "holds a run already", "--resume")

@@ -79,8 +79,9 @@ TEST_CASE("draws in a graph have the host's bits") {
         g.add_output(d.uniform(slot), cat("u", slot));
         g.add_output(d.below(slot, b.scalar(DType::i64, 1000003)), cat("b", slot));
         g.add_output(d.normal(slot), cat("n", slot));
-        g.add_output(d.value(choice({4, 5, 6.5}), slot), cat("c", slot));
-        g.add_output(d.value(uniform(-2, 3), slot), cat("v", slot));
+        g.add_output(d.value({choice({4, 5, 6.5}), slot}), cat("c", slot));
+        g.add_output(d.value({uniform(-2, 3), slot}), cat("v", slot));
+        g.add_output(d.value({normal(0, 5), slot, -1, 2}), cat("l", slot));
       }
       std::vector<Tensor> out;
       for (const auto& o :
@@ -97,8 +98,10 @@ TEST_CASE("draws in a graph have the host's bits") {
           CHECK(out[k + 3].get_double(n) ==
                 std::vector<double>{4, 5, 6.5}[static_cast<size_t>(host.below(slot, 3))]);
           CHECK(out[k + 4].get_double(n) == host.uniform(slot, -2, 3));
+          CHECK(out[k + 5].get_double(n) ==
+                doctest::Approx(std::clamp(5 * host.normal(slot), -1., 2.)).epsilon(1e-12));
         }
-        k += 5;
+        k += 6;
       }
     }
   }

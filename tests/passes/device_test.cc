@@ -3,10 +3,12 @@
 #include <doctest/doctest.h>
 
 #include "interp/interpreter.h"
+#include "ir/segments.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "passes/fuse_updates.h"
 #include "passes/low_copies.h"
+#include "passes/merge_updates.h"
 #include "passes/precision.h"
 #include "passes/product_shape.h"
 #include "passes/siblings.h"
@@ -187,4 +189,96 @@ TEST_CASE("updates: one group writes a parameter and its state, behind the last 
     state.emplace_back(from_doubles(DType::f32, {4, 4}, std::vector<double>(16, i + 1)));
   auto a = interp::run(before, in, state).next_state, b = interp::run(g, in, state).next_state;
   for (size_t i = 0; i < 3; ++i) CHECK(a[i].tensor.same_bytes(b[i].tensor));
+}
+
+TEST_CASE(
+    "merged updates: what is done alike to parameters and norms is one node each, rates read by segment") {
+  // Three parameters with momentum, of which the last has a rate of its own, clipped by the norm of all
+  // gradients.
+  std::string slots, body;
+  const char* shapes[] = {"4,4", "5", "2,3,2"};
+  const char* axes[] = {"0, 1", "0", "0, 1, 2"};
+  std::string inputs = "%r: f32[], %q: f32[]",
+              chain = "  %t0 = add(%s0, %s1) : f32[]\n  %t = add(%t0, %s2) : f32[]\n";
+  for (int i = 0; i < 3; ++i) {
+    const std::string t = cat("f32[", shapes[i], "]");
+    append(inputs, cat(", %g", i, ": ", t));
+    append(slots, cat("  slot %w", i, " parameter \"w", i, "\" : ", t, "\n  slot %m", i,
+                      " optimizer \"optimizer.momentum.w", i, "\" : ", t, "\n"));
+    append(body, cat("  %a", i, " = square(%g", i, ") : ", t, "\n  %s", i, " = reduce_sum(%a", i,
+                     ") {axes = [", axes[i], "]} : f32[]\n"));
+  }
+  append(body, chain);
+  append(body, "  %f = rsqrt(%t) : f32[]\n");
+  for (int i = 0; i < 3; ++i) {
+    const std::string t = cat("f32[", shapes[i], "]");
+    append(body,
+           cat("  %b", i, " = mul(%g", i, ", %f) : ", t, "\n  %n", i, " = add(%m", i, ", %b", i, ") : ", t,
+               "\n  %d", i, " = mul(%n", i, ", ", i == 2 ? "%q" : "%r", ") : ", t, "\n  %p", i, " = sub(%w",
+               i, ", %d", i, ") : ", t, "\n  next %w", i, " = %p", i, "\n  next %m", i, " = %n", i, "\n"));
+  }
+  // Slots come first, their next values last.
+  std::string nodes, nexts;
+  for (size_t at = 0, end; at < body.size(); at = end + 1) {
+    end = body.find('\n', at);
+    const std::string line = body.substr(at, end - at + 1);
+    append(line.starts_with("  next") ? nexts : nodes, line);
+  }
+  Graph g = parse_graph(cat("graph \"g\"(", inputs, ") {\n", slots, nodes, nexts, "  return %t\n}"));
+  const Graph before = g;
+  passes::Context device;
+  device.target = device::cuda_target(90);
+  passes::fuse_updates(g, device);
+  CHECK(passes::merge_updates(g, device));
+  verify(g, "pass");
+  CHECK_FALSE(passes::merge_updates(g, device));
+  std::map<std::string, int64_t> kinds;
+  for (NodeId id : g.order())
+    if (g[id].is("fused")) kinds[g[id].get_text("kind")] += g[id].get_int("segments");
+  CHECK(kinds == std::map<std::string, int64_t>{{kSegments, 3}, {kSegmentSums, 3}});
+  // The one that updates stands last, and reads both rates.
+  const Node& last = g[g.order().back()];
+  REQUIRE(last.is("fused"));
+  CHECK(segments_of(last).size() == 3);
+  CHECK(std::count(last.inputs.begin(), last.inputs.end(), g.inputs[0]) == 1);
+  CHECK(std::count(last.inputs.begin(), last.inputs.end(), g.inputs[1]) == 1);
+
+  std::vector<HostValue> in, state;
+  for (ValueId v : g.inputs) {
+    Tensor x(DType::f32, *as_dims(g.type(v).shape));
+    for (int64_t i = 0; i < x.count(); ++i) x.set_double(i, 0.25 * static_cast<double>(i % 7 + 1));
+    in.emplace_back(std::move(x));
+  }
+  for (const Slot& s : g.slots) {
+    Tensor x(DType::f32, *as_dims(s.type.shape));
+    for (int64_t i = 0; i < x.count(); ++i) x.set_double(i, 0.5 * static_cast<double>(i % 5) - 1);
+    state.emplace_back(std::move(x));
+  }
+  const auto expected = interp::run(before, in, state), got = interp::run(g, in, state);
+  for (size_t i = 0; i < state.size(); ++i)
+    CHECK(got.next_state[i].tensor.same_bytes(expected.next_state[i].tensor));
+  CHECK(got.outputs[0].tensor.same_bytes(expected.outputs[0].tensor));
+}
+
+TEST_CASE("merged updates: a parameter that another update reads stays apart") {
+  Graph g = parse_graph(R"(graph "g"(%x: f32[4,4], %y: f32[4,4]) {
+  slot %a parameter "a" : f32[4,4]
+  slot %b parameter "b" : f32[4,4]
+  slot %c parameter "c" : f32[4,4]
+  %0 = sub(%a, %x) : f32[4,4]
+  %1 = sub(%b, %a) : f32[4,4]
+  %2 = sub(%c, %y) : f32[4,4]
+  next %a = %0
+  next %b = %1
+  next %c = %2
+  return %x
+})");
+  passes::Context device;
+  device.target = device::cuda_target(90);
+  CHECK(passes::merge_updates(g, device));
+  verify(g, "pass");
+  std::string ops;
+  for (NodeId id : g.order())
+    append(ops, cat(g[id].op->name, g[id].is("fused") ? cat(g[id].get_int("segments")) : "", " "));
+  CHECK(ops == "sub fused2 ");
 }

@@ -8,6 +8,8 @@
 #include "ir/text.h"
 #include "runtime/executable.h"
 #include "runtime/fake_device.h"
+#include "runtime/state_layout.h"
+#include "support/expect_error.h"
 
 using namespace pelton;
 using namespace pelton::ir;
@@ -180,4 +182,75 @@ TEST_CASE("device random: runs on the caller's stream that nobody waits for keep
     Tensor y = interp::run(e->graph(), {inputs[static_cast<size_t>(step)]}, {}, plain).outputs[0].tensor;
     CHECK(std::memcmp(out.bytes_at(step * 256), y.data(), 32) == 0);
   }
+}
+
+TEST_CASE("state layout: a flat buffer for each kind, type and program, in segments of 256 bytes") {
+  const Graph g = parse_graph(R"(graph "g"(%x: f32[6], %y: f32[100]) {
+  slot %a parameter "a" : f32[6]
+  slot %b parameter "b" : f32[100]
+  slot %f parameter "f" : f32[3,2]
+  slot %m optimizer "m" : f32[6]
+  slot %n optimizer "n" : f32[100]
+  slot %l cache "l" : bf16[3]
+  slot %c counter "c" : i64[]
+  %0, %1, %2, %3 = fused(%a, %m, %x, %b, %n, %y) {body = graph "segments"(%0: f32[6], %1: f32[6], %2: f32[6], %3: f32[100], %4: f32[100], %5: f32[100]) {
+    %6 = add(%1, %2) : f32[6]
+    %7 = sub(%0, %6) : f32[6]
+    %8 = add(%4, %5) : f32[100]
+    %9 = sub(%3, %8) : f32[100]
+    return %6, %7, %8, %9
+  }, kind = "segments", segments = 2} : f32[6], f32[6], f32[100], f32[100]
+  next %a = %1
+  next %b = %3
+  next %m = %0
+  next %n = %2
+  return %x
+})");
+  const std::vector<StateBuffer> all = lay_out_state(g, 4);
+  std::string text;
+  for (const StateBuffer& b : all) {
+    append(text, cat(name(b.kind), " ", name(b.dtype), b.changes ? " changes" : "", " ", b.bytes, ":"));
+    for (const StateSegment& s : b.segments) append(text, cat(" ", g.slots[s.slot].name, "@", s.offset));
+    append(text, "\n");
+  }
+  CHECK(text ==
+        "parameter f32 changes 1024: a@0 b@256\n"
+        "parameter f32 1024: f@0\n"
+        "optimizer f32 changes 1024: m@0 n@256\n"
+        "cache bf16 1024: l@0\n");
+}
+
+TEST_CASE("device state: another context reads it without a copy, as it is then") {
+  auto writer = load(R"(graph "w"(%x: f32[1024]) {
+  slot %s parameter "s" : f32[1024]
+  %0 = add(%s, %x) : f32[1024]
+  next %s = %0
+  return %x @"y"
+})");
+  auto reader = load(R"(graph "r"(%x: f32[1024]) {
+  slot %s parameter "s" : f32[1024]
+  %0 = mul(%s, %x) : f32[1024]
+  return %0 @"y"
+})");
+  Context w = writer->context(), r = reader->context();
+  w.set_state(0, filled(1));
+  w.run_tensors({filled(2)});
+  const int64_t before = test::fake_memory().used();
+  for (int round = 0; round < 4; ++round) {
+    r.share_state(0, w, 0);
+    CHECK(r.run_tensors({filled(2)})[0].get_double(5) == 2 * (3 + 2 * round));
+    CHECK(r.state(0).get_double(7) == 3 + 2 * round);
+    r.end_sharing();
+    w.run_tensors({filled(2)});
+  }
+  CHECK(test::fake_memory().used() - before < 4 * 4096);  // input, result and what stages them; no state
+  // Before the first run it lies on the host alone.
+  Context fresh = writer->context();
+  fresh.set_state(0, filled(9));
+  r.share_state(0, fresh, 0);
+  CHECK(r.run_tensors({filled(2)})[0].get_double(0) == 18);
+  r.end_sharing();
+  r.set_state(0, filled(4));
+  CHECK(r.run_tensors({filled(2)})[0].get_double(0) == 8);
+  test::expect_error(ErrorCode::usage, {"state slot 's'", "which changes"}, [&] { w.share_state(0, r, 0); });
 }

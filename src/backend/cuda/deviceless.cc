@@ -51,9 +51,11 @@ std::string compile_cuda_kernels(const ir::Graph& graph, const std::vector<std::
   parallel_for(0, static_cast<int64_t>(order.size()), 1, [&](int64_t begin, int64_t end) {
     const device::ArtifactScope scope(artifacts);
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-      if (names[i] != cuda::kGenerated) continue;
+      const bool generated = names[i] == cuda::kGenerated;
+      if (!generated && names[i] != cuda::kSegmented) continue;
       Instance instance{graph, order[i], {}, {}, {}, sizes, target.threads};
-      if (fill(instance)) cuda::compile_generated(instance, target);
+      if (fill(instance))
+        generated ? cuda::compile_generated(instance, target) : cuda::compile_segments(instance, target);
     }
   });
   return {};

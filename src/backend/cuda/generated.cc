@@ -118,6 +118,7 @@ std::string kernel_name(const ir::Graph& graph, ir::NodeId id) {
 }
 
 std::string refuse(const ir::Graph& graph, ir::NodeId id, const device::Target&) {
+  if (graph[id].is("fused") && graph[id].get_int("segments") > 0) return "is many tensors at once";
   try {
     Body body = body_of(graph, id);
     if (!body.reason.empty()) return body.reason;

@@ -25,6 +25,7 @@ void register_cuda(Registry& registry) {
   cuda::add_gather(registry);
   cuda::add_index(registry);
   cuda::add_random(registry);
+  cuda::add_segments(registry);
   cuda::add_generated(registry);
 }
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/json_number.h"
 
 namespace pelton::cli {
 namespace {
@@ -26,19 +27,19 @@ DType numpy_dtype(const std::string& name) {
 // The recipes of the files: a 32-bit linear congruence, a constant, a count along the last axis, stripes.
 Tensor generate(const json& input) {
   DType dtype = numpy_dtype(input.at("dtype"));
-  Tensor t = Tensor::zeros(dtype, input.at("shape").get<Dims>());
+  Tensor t = Tensor::zeros(dtype, json_integers(input.at("shape")));
   const json& gen = input.at("gen");
   auto number = [&](const char* key) { return gen.at(key).get<double>(); };
   int64_t width = t.rank() ? t.dims().back() : 1, height = t.rank() > 1 ? t.dims()[t.dims().size() - 2] : 1;
-  uint32_t state = gen.value("lcg_seed", 0u);
+  uint32_t state = gen.contains("lcg_seed") ? static_cast<uint32_t>(json_unsigned(gen["lcg_seed"])) : 0;
   for (int64_t i = 0; i < t.count(); ++i) {
     if (gen.contains("const")) {
       t.set_double(i, number("const"));
     } else if (gen.contains("arange_last_axis_from")) {
       t.set_double(i, number("arange_last_axis_from") + static_cast<double>(i % width));
     } else if (gen.contains("stripes_w")) {
-      int64_t x = i % width / gen.at("stripes_w").get<int64_t>(),
-              y = i / width % height / gen.at("stripes_h").get<int64_t>();
+      auto stripe = [&](const char* key) { return std::max<int64_t>(1, json_integer(gen.at(key))); };
+      int64_t x = i % width / stripe("stripes_w"), y = i / width % height / stripe("stripes_h");
       t.set_double(i, x % 2 == 0 && y % 2 == 0 ? number("lo") : number("hi"));
     } else {
       state = 1664525u * state + 1013904223u;
@@ -87,7 +88,11 @@ std::vector<GoldenRun> read_golden(const std::string& path) {
         GoldenRun& run = runs.emplace_back();
         for (const json& i : r.at("inputs")) run.inputs.emplace_back(i.at("name"), generate(i));
         for (const json& o : r.at("outputs")) {
-          GoldenOutput out{o.at("name"), o.at("shape").get<Dims>(), o.value("stride", int64_t{1}), {}, 0};
+          GoldenOutput out{o.at("name"),
+                           json_integers(o.at("shape")),
+                           o.contains("stride") ? json_integer(o["stride"]) : 1,
+                           {},
+                           0};
           for (const json& v : o.at("values")) out.values.push_back(as_number(v));
           // Ten times how far another runtime's own optimiser strays, or 1e-4 of the largest value.
           out.tolerance = std::max(10 * o.value("optimised_vs_plain_max_abs_diff", 0.0),

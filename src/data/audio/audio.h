@@ -20,8 +20,9 @@ struct Sound {
 Sound decode_sound(Bytes bytes, int64_t max_samples, const std::string& where);
 
 // f32 [channels, samples] at another rate: windowed sinc (Kaiser, beta 8, 32 zero crossings a side), cut off
-// at the lower of the two Nyquist rates.
-Tensor resampled(const Tensor& signal, int from_rate, int to_rate);
+// at the lower of the two Nyquist rates. bad_format for a rate that no sound has, limit for more than
+// `max_samples` in the result or rates with so little in common that the filter takes 2^24 numbers.
+Tensor resampled(const Tensor& signal, int64_t from_rate, int64_t to_rate, int64_t max_samples);
 
 Tensor preemphasized(const Tensor& signal,
                      double coefficient);  // y[i] = x[i] - c * x[i - 1]; y[0] = x[0] * (1 - c)

@@ -62,14 +62,23 @@ Sound decode_sound(Bytes bytes, int64_t max_samples, const std::string& where) {
          cat("the header says ", info.frames, " samples of ", info.channels, " channels, above the limit of ",
              max_samples),
          where, "raise max_samples if the file is to be trusted");
-  std::vector<float> mixed(static_cast<size_t>(info.frames) * static_cast<size_t>(info.channels));
-  const sf_count_t got = sf_readf_float(file.get(), mixed.data(), info.frames);
-  if (got != info.frames)
+  // As much memory as there are samples, whatever the header says; a header may also say nothing (0).
+  std::vector<float> mixed;
+  const sf_count_t most = max_samples / info.channels;
+  sf_count_t got = 0;
+  for (constexpr sf_count_t kChunk = 1 << 16;;) {
+    mixed.resize(static_cast<size_t>(got + kChunk) * static_cast<size_t>(info.channels));
+    const sf_count_t n = sf_readf_float(file.get(), mixed.data() + got * info.channels, kChunk);
+    got += std::max<sf_count_t>(n, 0);
+    if (n < kChunk) break;
+    if (got > most) fail(ErrorCode::limit, cat("more than ", max_samples, " samples"), where);
+  }
+  if (got < info.frames)
     fail(ErrorCode::bad_format, cat("the sound is cut short: ", got, " of ", info.frames, " samples"), where);
-  Sound s{Tensor(DType::f32, {info.channels, info.frames}), info.samplerate};
+  Sound s{Tensor(DType::f32, {info.channels, got}), info.samplerate};
   float* out = s.samples.as_mutable<float>();
   for (int c = 0; c < info.channels; ++c)
-    for (sf_count_t i = 0; i < info.frames; ++i) *out++ = mixed[static_cast<size_t>(i * info.channels + c)];
+    for (sf_count_t i = 0; i < got; ++i) *out++ = mixed[static_cast<size_t>(i * info.channels + c)];
   return s;
 }
 

@@ -21,7 +21,8 @@ ImageFormat sniff(Bytes b, const std::string& where) {
   if (starts(b, "\x89PNG\r\n\x1a\n"sv)) return ImageFormat::png;
   if (starts(b, "RIFF"sv) && starts(b, "WEBP"sv, 8)) return ImageFormat::webp;
   if (starts(b, "BM"sv)) return ImageFormat::bmp;
-  if (starts(b, "II*\0"sv) || starts(b, "MM\0*"sv)) return ImageFormat::tiff;
+  if (starts(b, "II*\0"sv) || starts(b, "MM\0*"sv) || starts(b, "II+\0"sv) || starts(b, "MM\0+"sv))
+    return ImageFormat::tiff;
   if (b.size() > 2 && b[0] == 'P' && b[1] >= '1' && b[1] <= '7') return ImageFormat::pnm;
   std::string found = "unknown bytes";
   if (starts(b, "GIF8"sv))

@@ -8,11 +8,13 @@ namespace pelton::data {
 namespace {
 
 constexpr const char* kField = "audio";
+constexpr int64_t kMostSamples = 1 << 28;
 
 Tensor& signal(Sample& s) {
   Tensor& t = s.at(kField);
   if (t.dtype() != DType::f32)
     fail(ErrorCode::usage, cat("'audio' is ", t, ", not decoded"), "", "put a decode_audio stage first");
+  if (t.rank() == 0) fail(ErrorCode::bad_shape, cat("'audio' is ", t, ", not a signal"));
   return t;
 }
 
@@ -32,7 +34,7 @@ StageFn make_decode(const Args& a, Match) {
           dst[i] += sound.samples.as<float>()[k * n + i] / static_cast<float>(c);
       sound.samples = std::move(sum);
     }
-    if (rate > 0) sound.samples = resampled(sound.samples, sound.rate, rate);
+    if (rate > 0) sound.samples = resampled(sound.samples, sound.rate, rate, limit);
     if (mono) sound.samples = sound.samples.reshaped({sound.samples.dims()[1]});
     s.erase(field);
     s.set(kField, std::move(sound.samples));
@@ -44,10 +46,13 @@ StageFn make_decode(const Args& a, Match) {
 StageFn make_resample(const Args& a, Match) {
   return [rate = a.integer("rate")](Sample& s, const Draw&) {
     const Tensor t = signal(s);
-    const int64_t from = s.at("rate").get_int(0);
+    const Tensor& stored = s.at("rate");
+    if (!is_int(stored.dtype()) || stored.count() != 1)
+      fail(ErrorCode::bad_type, cat("'rate' is ", stored, ", not one whole number"));
+    const int64_t from = stored.get_int(0);
     if (t.rank() > 2) fail(ErrorCode::bad_shape, cat("'audio' is ", t, ", not a signal"));
     const Dims flat = t.rank() == 1 ? Dims{1, t.dims()[0]} : t.dims();
-    Tensor out = resampled(t.reshaped(flat), static_cast<int>(from), static_cast<int>(rate));
+    Tensor out = resampled(t.reshaped(flat), from, rate, kMostSamples);
     if (t.rank() == 1) out = out.reshaped({out.dims()[1]});
     s.set(kField, std::move(out));
     s.set("rate", Tensor::scalar<int64_t>(rate));
@@ -157,7 +162,7 @@ std::vector<StageKind> audio_stage_kinds() {
             {{"field", T::text, "audio", "u8 [bytes] of a sound file"},
              {"rate", T::integer, 0, "resample to this rate; 0: as stored", 0, 1 << 20},
              {"mono", T::boolean, true, "mean of the channels, [samples]; false: [channels, samples]"},
-             {"max_samples", T::integer, 1 << 28, "longer sounds are refused", 1}}},
+             {"max_samples", T::integer, kMostSamples, "longer sounds are refused", 1}}},
            make_decode},
           {{"resample_audio",
             "another rate, behind stages that work at the first one",

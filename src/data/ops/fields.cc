@@ -44,10 +44,14 @@ StageFn make_lookup(const Args& a, Match) {
   if (keys.size() != values.size())
     fail(ErrorCode::usage, cat("'keys' has ", keys.size(), " numbers, 'values' ", values.size()), a.where());
   std::unordered_map<int64_t, double> table;
+  for (double k : keys)
+    if (k != std::floor(k) || std::fabs(k) > 0x1p53)
+      fail(ErrorCode::usage, cat("'keys' holds ", k, ", not a whole number"), a.where());
   for (size_t i = 0; i < keys.size(); ++i)
     if (!table.emplace(static_cast<int64_t>(keys[i]), values[i]).second)
       fail(ErrorCode::usage, cat("'keys' holds ", keys[i], " twice"), a.where());
-  const bool whole = std::ranges::all_of(values, [](double v) { return v == std::floor(v); });
+  auto integer = [](double v) { return v == std::floor(v) && std::fabs(v) <= 0x1p53; };
+  const bool whole = std::ranges::all_of(values, integer) && (!a.has("other") || integer(a.number("other")));
   return [field = a.text("field"), table, whole,
           other = a.has("other") ? std::optional(a.number("other")) : std::nullopt](Sample& s, const Draw&) {
     Tensor& t = s.at(field);

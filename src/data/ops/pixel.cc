@@ -126,8 +126,8 @@ std::vector<StageKind> pixel_stage_kinds() {
   return {
       {{"erase",
         "fills a random rectangle",
-        {{"scale", T::numbers, std::vector<double>{0.02, 0.33}, "[low, high] share of the area"},
-         {"ratio", T::numbers, std::vector<double>{0.3, 3.3}, "[low, high] width over height"},
+        {{"scale", T::numbers, std::vector<double>{0.02, 0.33}, "[low, high] share of the area", 0, 1},
+         {"ratio", T::numbers, std::vector<double>{0.3, 3.3}, "[low, high] width over height", 0, 1e4},
          chance,
          fill_option()}},
        make_erase},

@@ -2,9 +2,9 @@
 // Sources that are one array with a row for each sample: IDX (MNIST), CIFAR binaries, .npy and .npz, raw
 // bytes, and made-up data.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
-#include "base/file.h"
 #include "data/source/source.h"
 #include "tensor/npy.h"
 #include "tensor/npy_header.h"
@@ -55,7 +55,7 @@ void check_labels(const Tensor& labels, int64_t classes, const std::string& path
 
 // IDX: two zero bytes, element type, rank, big-endian sizes, elements.
 Tensor read_idx(const std::string& path) {
-  const std::string b = expanded(read_file(path), path);
+  const std::string b = expanded(whole_text(path), path);
   auto byte = [&](size_t i) { return static_cast<uint8_t>(b[i]); };
   if (b.size() < 4 || byte(0) || byte(1) || byte(2) != 8 || byte(3) < 1 || byte(3) > 4)
     fail(ErrorCode::bad_format, "not an IDX file of unsigned bytes", path);
@@ -107,7 +107,7 @@ std::unique_ptr<Source> make_cifar(const Args& a, const std::string& base) {
   std::string all, first;
   for (const auto& p : a.texts("files")) {
     const std::string path = below(base, p);
-    const std::string b = expanded(read_file(path), path);
+    const std::string b = expanded(whole_text(path), path);
     if (b.empty() || static_cast<int64_t>(b.size()) % record)
       fail(ErrorCode::bad_format,
            cat("a CIFAR-", classes, " file is a whole number of ", record, "-byte records, this one has ",
@@ -144,7 +144,10 @@ class NpyFile : public Source {
     in_place_ = !header_.fortran && header_.order != '>' &&
                 (header_.kind == 'f' || header_.kind == 'i' || header_.kind == 'u' || header_.kind == 'b');
     if (!in_place_) {
-      whole_ = load_npy(file_.path());
+      auto bytes = std::make_shared<const std::string>(whole_text(file_.path()));
+      whole_ = with_place(file_.path(), [&] { return parse_npy(*bytes, bytes); });
+      if (whole_.dtype() == DType::string)
+        fail(ErrorCode::bad_type, cat("an array of ", whole_, ": rows of texts are not read"), file_.path());
       return;
     }
     // The type of one row, by reading an array of no rows with the same header.
@@ -193,7 +196,10 @@ std::unique_ptr<Source> make_npy(const Args& a, const std::string& base) {
   const std::string path = below(base, a.text("path"));
   if (!path.ends_with(".npz")) return std::make_unique<NpyFile>(path, a.text("field"));
   std::vector<std::pair<std::string, Tensor>> fields;
-  for (auto& [name, t] : load_npz(path)) {
+  const auto bytes = std::make_shared<const std::string>(whole_text(path));
+  for (auto& [name, t] : with_place(path, [&] { return parse_npz(*bytes, bytes); })) {
+    if (t.dtype() == DType::string)
+      fail(ErrorCode::bad_type, cat("'", name, "' is ", t, ": rows of texts are not read"), path);
     if (t.rank() == 0 || (!fields.empty() && t.dims()[0] != fields[0].second.dims()[0]))
       fail(ErrorCode::bad_shape, cat("'", name, "' is ", t, "; every array needs the same number of rows"),
            path);
@@ -206,7 +212,7 @@ std::unique_ptr<Source> make_npy(const Args& a, const std::string& base) {
 std::vector<int64_t> sizes(const Args& a, std::string_view name) {
   std::vector<int64_t> out;
   for (double v : a.numbers(name)) {
-    if (v < 1 || v != static_cast<double>(static_cast<int64_t>(v)))
+    if (!(v >= 1 && v <= 0x1p40) || v != std::floor(v))
       fail(ErrorCode::usage, cat("'", name, "' holds ", v, ", not a size"), a.where());
     out.push_back(static_cast<int64_t>(v));
   }

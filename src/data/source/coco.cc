@@ -6,7 +6,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "base/file.h"
+#include "base/hash.h"
+#include "base/json_number.h"
 #include "data/source/source.h"
 
 namespace pelton::data {
@@ -14,19 +15,19 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The library converts any number unchecked.
-int64_t whole(const Json& j) {
-  if (j.is_number_float()) {
-    const double v = j.get<double>();
-    if (!(std::fabs(v) < 0x1p53) || v != std::trunc(v))
-      fail(ErrorCode::bad_format, cat("expected a whole number, got ", v));
-    return static_cast<int64_t>(v);
-  }
-  return j.get<int64_t>();
+constexpr int64_t kMostPixels = 178'956'970;      // of a picture
+constexpr int64_t kMostMasks = int64_t{1} << 31;  // bytes of one picture's masks
+
+// Coordinates: a picture has at most 2^20 pixels a side, so what lies this far out is damage.
+double coordinate(const Json& j) {
+  const double v = j.get<double>();
+  if (!(std::fabs(v) <= 0x1p24)) fail(ErrorCode::bad_format, cat("a coordinate is ", v));
+  return v;
 }
-std::vector<int64_t> whole_list(const Json& list) {
-  std::vector<int64_t> out;
-  for (const Json& j : list) out.push_back(whole(j));
+template <class T>
+std::vector<T> coordinates(const Json& list) {
+  std::vector<T> out;
+  for (const Json& j : list) out.push_back(static_cast<T>(coordinate(j)));
   return out;
 }
 
@@ -80,6 +81,7 @@ std::vector<int64_t> unpack_runs(const std::string& text, const std::string& whe
       if (!more && (c & 16)) v |= -(int64_t{1} << (shift + 5));
     }
     if (out.size() > 2) v += out[out.size() - 2];
+    if (v < 0 || v > kMostPixels) fail(ErrorCode::bad_format, cat("a run of ", v, " pixels"), where);
     out.push_back(v);
   }
   return out;
@@ -99,7 +101,7 @@ class Coco : public Source {
         path_(below(base, a.text("annotations"))),
         masks_(a.boolean("masks")),
         keypoints_(a.boolean("keypoints")) {
-    const Json all = Json::parse(read_file(path_), nullptr, false);
+    const Json all = Json::parse(whole_text(path_), nullptr, false);
     if (all.is_discarded() || !all.is_object()) fail(ErrorCode::bad_format, "not a JSON object", path_);
     try {
       with_place(path_, [&] { load(all, a.boolean("skip_empty")); });
@@ -110,7 +112,11 @@ class Coco : public Source {
   }
   int64_t size() const override { return static_cast<int64_t>(pictures_.size()); }
   std::vector<std::string> classes() const override { return classes_; }
-  std::string identity() const override { return cat("coco ", pictures_.size(), " ", objects_); }
+  std::string identity() const override {
+    std::string names;
+    for (const Picture& p : pictures_) append(names, cat(p.file, "\n"));
+    return cat("coco ", pictures_.size(), " ", objects_, " ", checksum(names).str());
+  }
   Sample read(int64_t index) const override {
     const Picture& p = pictures_[static_cast<size_t>(index)];
     Sample s;
@@ -144,6 +150,11 @@ class Coco : public Source {
  private:
   static Tensor masks(const Picture& p) {
     const int64_t n = static_cast<int64_t>(p.objects.size());
+    if (n > kMostMasks / (p.width * p.height))
+      fail(ErrorCode::limit,
+           cat("masks of ", n, " objects in ", p.width, "x", p.height, " pixels take more than ", kMostMasks,
+               " bytes"),
+           p.file, "leave 'masks' out");
     Tensor out = Tensor::zeros(DType::u8, {n, p.height, p.width});
     for (int64_t i = 0; i < n; ++i) {
       const Object& o = p.objects[static_cast<size_t>(i)];
@@ -156,58 +167,66 @@ class Coco : public Source {
 
   void load(const Json& all, bool skip_empty) {
     std::map<int64_t, int64_t> category;  // id to label: categories sorted by id
-    for (const Json& c : all.at("categories")) category[whole(c.at("id"))] = 0;
+    for (const Json& c : all.at("categories")) category[json_integer(c.at("id"))] = 0;
     std::map<int64_t, std::string> names;
-    for (const Json& c : all.at("categories")) names[whole(c.at("id"))] = c.at("name").get<std::string>();
+    for (const Json& c : all.at("categories"))
+      names[json_integer(c.at("id"))] = c.at("name").get<std::string>();
     for (auto& [id, label] : category) {
       label = static_cast<int64_t>(classes_.size());
       classes_.push_back(names[id]);
     }
     std::map<int64_t, size_t> by_id;
     for (const Json& i : all.at("images")) {
-      by_id[whole(i.at("id"))] = pictures_.size();
-      Picture p{i.at("file_name").get<std::string>(), whole(i.at("width")), whole(i.at("height")), {}};
-      check_size(p.width, p.height, 178'956'970, p.file);
+      by_id[json_integer(i.at("id"))] = pictures_.size();
+      Picture p{i.at("file_name").get<std::string>(),
+                json_integer(i.at("width")),
+                json_integer(i.at("height")),
+                {}};
+      check_size(p.width, p.height, kMostPixels, p.file);
       pictures_.push_back(std::move(p));
     }
     for (const Json& a : all.at("annotations")) {
-      auto at = by_id.find(whole(a.at("image_id")));
-      auto label = category.find(whole(a.at("category_id")));
-      const std::string place = cat("annotation ", a.contains("id") ? whole(a.at("id")) : -1);
+      auto at = by_id.find(json_integer(a.at("image_id")));
+      auto label = category.find(json_integer(a.at("category_id")));
+      const std::string place = cat("annotation ", a.contains("id") ? json_integer(a.at("id")) : -1);
       if (at == by_id.end())
         fail(ErrorCode::bad_format, cat("image_id ", a.at("image_id").dump(), " names no image"), place);
       if (label == category.end())
         fail(ErrorCode::bad_format, cat("category_id ", a.at("category_id").dump(), " names no category"),
              place);
       Object o{};
-      const auto box = a.at("bbox").get<std::vector<float>>();
+      const auto box = coordinates<float>(a.at("bbox"));
       if (box.size() != 4)
         fail(ErrorCode::bad_format, cat("bbox has ", box.size(), " numbers, not 4"), place);
       const float corners[4] = {box[0], box[1], box[0] + box[2], box[1] + box[3]};
       std::copy_n(corners, 4, o.box);
       o.label = label->second;
       o.area = a.value("area", 0.f);
-      o.crowd = a.contains("iscrowd") && whole(a.at("iscrowd")) != 0;
-      if (keypoints_ && a.contains("keypoints")) o.keypoints = a.at("keypoints").get<std::vector<float>>();
+      o.crowd = a.contains("iscrowd") && json_integer(a.at("iscrowd")) != 0;
+      if (keypoints_ && a.contains("keypoints")) o.keypoints = coordinates<float>(a.at("keypoints"));
       if (o.keypoints.size() % 3)
         fail(ErrorCode::bad_format, cat("keypoints has ", o.keypoints.size(), " numbers, not three a point"),
              place);
       points_ = std::max(points_, std::ssize(o.keypoints));
-      if (masks_ && a.contains("segmentation")) segmentation(a.at("segmentation"), o, place);
+      if (masks_ && a.contains("segmentation"))
+        segmentation(a.at("segmentation"), pictures_[at->second], o, place);
       pictures_[at->second].objects.push_back(std::move(o));
       ++objects_;
     }
     if (skip_empty) std::erase_if(pictures_, [](const Picture& p) { return p.objects.empty(); });
   }
 
-  static void segmentation(const Json& s, Object& o, const std::string& place) {
+  static void segmentation(const Json& s, const Picture& p, Object& o, const std::string& place) {
     if (s.is_object()) {
+      if (s.contains("size") && json_integers(s.at("size")) != std::vector<int64_t>{p.height, p.width})
+        fail(ErrorCode::bad_format,
+             cat("run lengths of a picture of another size than ", p.width, "x", p.height), place);
       const Json& counts = s.at("counts");
-      o.runs = counts.is_string() ? unpack_runs(counts.get<std::string>(), place) : whole_list(counts);
+      o.runs = counts.is_string() ? unpack_runs(counts.get<std::string>(), place) : json_integers(counts);
       return;
     }
     for (const Json& polygon : s) {
-      o.polygons.push_back(polygon.get<std::vector<double>>());
+      o.polygons.push_back(coordinates<double>(polygon));
       if (o.polygons.back().size() % 2)
         fail(ErrorCode::bad_format, "a polygon has an odd number of coordinates", place);
       if (o.polygons.back().size() < 6) o.polygons.pop_back();  // a point or a line covers nothing

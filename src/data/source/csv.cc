@@ -4,7 +4,6 @@
 #include <charconv>
 #include <cmath>
 
-#include "base/file.h"
 #include "base/hash.h"
 #include "data/source/source.h"
 
@@ -43,7 +42,7 @@ std::vector<std::string> record(const std::string& text, size_t& at, char separa
 class Csv : public Source {
  public:
   Csv(const Args& a, const std::string& base)
-      : path_(below(base, a.text("path"))), text_(expanded(read_file(path_), path_)) {
+      : path_(below(base, a.text("path"))), text_(expanded(whole_text(path_), path_)) {
     separator_ = a.text("separator").size() == 1 ? a.text("separator")[0] : '\t';
     missing_ = a.text("missing") == "nan" ? std::nan("") : 0;
     strict_ = a.text("missing") == "error";
@@ -83,7 +82,7 @@ class Csv : public Source {
     if (label_ >= 0) {
       const size_t c = static_cast<size_t>(label_);
       const double v = number(cells[c], c, s.origin);
-      if (v == std::floor(v))
+      if (v == std::floor(v) && std::fabs(v) < 0x1p53)
         s.set("label", label_tensor(static_cast<int64_t>(v)));
       else
         s.set("label", Tensor::scalar(static_cast<float>(v)));

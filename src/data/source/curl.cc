@@ -29,6 +29,12 @@ const CurlApi& curl() {
     find("curl_easy_cleanup", a.easy_cleanup);
     find("curl_easy_strerror", a.easy_strerror);
     find("curl_easy_setopt", a.easy_setopt);
+    find("curl_easy_getinfo", a.easy_getinfo);
+    find("curl_url", a.url_new);
+    find("curl_url_set", a.url_set);
+    find("curl_url_get", a.url_get);
+    find("curl_url_cleanup", a.url_cleanup);
+    find("curl_free", a.free);
     if (global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) fail(ErrorCode::internal, "libcurl does not start");
     return a;
   }();

@@ -14,6 +14,12 @@ struct CurlApi {
   decltype(&curl_easy_cleanup) easy_cleanup;
   decltype(&curl_easy_strerror) easy_strerror;
   CURLcode (*easy_setopt)(CURL*, CURLoption, ...);
+  CURLcode (*easy_getinfo)(CURL*, CURLINFO, ...);
+  decltype(&curl_url) url_new;
+  decltype(&curl_url_set) url_set;
+  decltype(&curl_url_get) url_get;
+  decltype(&curl_url_cleanup) url_cleanup;
+  decltype(&curl_free) free;
 };
 const CurlApi& curl();  // not_found error when the machine has no libcurl
 

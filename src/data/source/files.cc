@@ -83,9 +83,11 @@ std::unique_ptr<Source> make_folder(const Args& a, const std::string& base) {
   std::vector<std::string> extensions = a.texts("extensions"), classes;
   std::vector<Entry> entries;
   if (a.boolean("labels")) {
-    for (const auto& d : fs::directory_iterator(root))
-      if (d.is_directory() && !d.path().filename().string().starts_with('.'))
-        classes.push_back(d.path().filename().string());
+    std::error_code error, none;
+    for (fs::directory_iterator d(root, error), end; d != end && !error; d.increment(error))
+      if (d->is_directory(none) && !d->path().filename().string().starts_with('.'))
+        classes.push_back(d->path().filename().string());
+    if (error) fail(ErrorCode::io, cat("cannot list the folder: ", error.message()), root.string());
     std::ranges::sort(classes);
     if (!a.texts("classes").empty()) {
       for (const auto& c : a.texts("classes"))
@@ -111,7 +113,7 @@ std::unique_ptr<Source> make_folder(const Args& a, const std::string& base) {
 // Lines "path", "path label" or "path<TAB>label"; # starts a comment line.
 std::unique_ptr<Source> make_list(const Args& a, const std::string& base) {
   const std::string path = below(base, a.text("path"));
-  const std::string text = read_file(path);
+  const std::string text = whole_text(path);
   std::vector<Entry> entries;
   int64_t line_number = 0;
   for (size_t at = 0; at < text.size();) {

@@ -2,6 +2,7 @@
 #include "data/source/http.h"
 
 #include "base/error.h"
+#include "data/source/source.h"
 #if PELTON_HAVE_CURL
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -40,18 +41,24 @@ bool listed(std::string_view name) {
   return false;
 }
 
-std::string host_of(std::string_view url) {
-  std::string_view rest = url.substr(url.find("://") + 3);
-  rest = rest.substr(0, rest.find_first_of("/?#"));
-  if (const size_t at = rest.rfind('@'); at != rest.npos) rest.remove_prefix(at + 1);
-  if (rest.starts_with('[')) return std::string(rest.substr(1, rest.find(']') - 1));
-  return std::string(rest.substr(0, rest.find(':')));
-}
-
 std::string lowered(std::string_view s) {
   std::string out(s);
   for (char& c : out)
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return out;
+}
+
+// The host of a URL as libcurl itself reads it, so that what is on the list is what is connected to.
+std::string host_of(const std::string& url) {
+  const CurlApi& c = curl();
+  std::unique_ptr<CURLU, void (*)(CURLU*)> parts(c.url_new(), c.url_cleanup);
+  char* host = nullptr;
+  if (!parts || c.url_set(parts.get(), CURLUPART_URL, url.c_str(), 0) != CURLUE_OK ||
+      c.url_get(parts.get(), CURLUPART_HOST, &host, 0) != CURLUE_OK)
+    return {};
+  std::string out = lowered(host);
+  c.free(host);
+  if (out.starts_with('[') && out.ends_with(']')) out = out.substr(1, out.size() - 2);
   return out;
 }
 
@@ -63,12 +70,15 @@ std::string address_text(const sockaddr* a) {
   return inet_ntop(a->sa_family, from, text.data(), text.size()) ? text.data() : "";
 }
 
+constexpr int kMostRedirects = 5;
+constexpr size_t kUnwanted = 1 << 16;  // bytes of an error's text that are let pass
+
 // One request on its way.
 struct Transfer {
   bool allowed = false;  // the URL's own host is on the list
   std::string refused;   // an address that is not
   std::span<uint8_t> into;
-  size_t received = 0;
+  size_t received = 0, unwanted = 0;
   long status = 0;
   int64_t total = -1, start = -1;  // of Content-Range
   std::string tag, date;
@@ -89,7 +99,7 @@ curl_socket_t open_socket(void* user, curlsocktype, curl_sockaddr* a) {
 size_t take_body(char* data, size_t, size_t n, void* user) {
   auto& t = *static_cast<Transfer*>(user);
   if (t.status == 200) return 0;  // a whole file that nobody asked for: break off
-  if (t.status != 206) return n;  // the text of an error
+  if (t.status != 206) return (t.unwanted += n) > kUnwanted ? 0 : n;  // the text of an error or a redirect
   const size_t some = std::min(n, t.into.size() - t.received);
   if (some) std::memcpy(t.into.data() + t.received, data, some);
   t.received += some;
@@ -107,11 +117,10 @@ size_t take_header(char* data, size_t, size_t n, void* user) {
   auto& t = *static_cast<Transfer*>(user);
   std::string_view line(data, n);
   while (!line.empty() && (line.back() == '\r' || line.back() == '\n')) line.remove_suffix(1);
-  if (line.starts_with("HTTP/")) {  // of the last answer, after redirects
+  if (line.starts_with("HTTP/")) {  // the last one counts: an interim answer may come before it
     const size_t at = line.find(' ');
     t.status = at == line.npos ? 0 : number(line.substr(at + 1, 3)).value_or(0);
     t.total = t.start = -1;
-    t.tag.clear();
     return n;
   }
   const size_t colon = line.find(':');
@@ -119,12 +128,6 @@ size_t take_header(char* data, size_t, size_t n, void* user) {
   const std::string key = lowered(line.substr(0, colon));
   std::string_view value = line.substr(colon + 1);
   while (value.starts_with(' ')) value.remove_prefix(1);
-  if (key == "location" && t.status / 100 == 3) {  // the list holds for where a redirect leads, too
-    if (value.find("://") != value.npos)
-      t.allowed = listed(host_of(value));
-    else if (value.starts_with("//"))
-      t.allowed = listed(host_of(cat("http:", value)));
-  }
   if (key == "etag") t.tag = value;
   if (key == "last-modified") t.date = value;
   if (key == "content-range" && value.starts_with("bytes ")) {  // bytes 0-99/1234
@@ -148,9 +151,12 @@ CURL* handle() {
   return h.get();
 }
 
-// "": done. Else why not; `final`: trying again will not help.
-std::string request(const std::string& url, const HttpLimits& limits, int64_t offset, Transfer& t,
-                    bool& final) {
+int give_up(void*, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+  return given_up();
+}
+
+// One answer; redirects are not followed.
+CURLcode ask(const std::string& url, const HttpLimits& limits, int64_t offset, Transfer& t) {
   const CurlApi& c = curl();
   CURL* h = handle();
   c.easy_reset(h);
@@ -160,13 +166,13 @@ std::string request(const std::string& url, const HttpLimits& limits, int64_t of
   c.easy_setopt(h, CURLOPT_RANGE, range.c_str());
   c.easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
   c.easy_setopt(h, CURLOPT_PROTOCOLS_STR, "http,https");
-  c.easy_setopt(h, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
-  c.easy_setopt(h, CURLOPT_FOLLOWLOCATION, 1L);
-  c.easy_setopt(h, CURLOPT_MAXREDIRS, 5L);
+  c.easy_setopt(h, CURLOPT_FOLLOWLOCATION, 0L);
   c.easy_setopt(h, CURLOPT_PROXY, "");  // a proxy would hide the address that is reached
   c.easy_setopt(h, CURLOPT_CONNECTTIMEOUT, static_cast<long>(limits.silence_s));
   c.easy_setopt(h, CURLOPT_LOW_SPEED_LIMIT, 1L);
   c.easy_setopt(h, CURLOPT_LOW_SPEED_TIME, static_cast<long>(limits.silence_s));
+  c.easy_setopt(h, CURLOPT_NOPROGRESS, 0L);
+  c.easy_setopt(h, CURLOPT_XFERINFOFUNCTION, give_up);
   c.easy_setopt(h, CURLOPT_USERAGENT, "pelton");
   c.easy_setopt(h, CURLOPT_OPENSOCKETFUNCTION, open_socket);
   c.easy_setopt(h, CURLOPT_OPENSOCKETDATA, &t);
@@ -174,12 +180,34 @@ std::string request(const std::string& url, const HttpLimits& limits, int64_t of
   c.easy_setopt(h, CURLOPT_HEADERDATA, &t);
   c.easy_setopt(h, CURLOPT_WRITEFUNCTION, take_body);
   c.easy_setopt(h, CURLOPT_WRITEDATA, &t);
-  const CURLcode code = c.easy_perform(h);
+  return c.easy_perform(h);
+}
+
+// "": done. Else why not; `final`: trying again will not help.
+std::string request(const std::string& url, const HttpLimits& limits, int64_t offset, Transfer& t,
+                    bool& final) {
+  const CurlApi& c = curl();
+  const std::span<uint8_t> into = t.into;
+  std::string at = url;
+  CURLcode code = CURLE_OK;
   final = true;
+  for (int hop = 0;; ++hop) {
+    t = {};
+    t.into = into;
+    code = ask(at, limits, offset, t);
+    if (given_up()) fail(ErrorCode::cancelled, "the pipeline was closed", url);
+    char* next = nullptr;
+    if (code != CURLE_OK || t.status / 100 != 3 ||
+        c.easy_getinfo(handle(), CURLINFO_REDIRECT_URL, &next) != CURLE_OK || !next)
+      break;
+    if (hop == kMostRedirects) return cat("more than ", kMostRedirects, " redirects");
+    at = std::string(next);
+    if (!is_url(lowered(at.substr(0, 8)))) return cat("a redirect leads to ", at, ", which is no HTTP URL");
+  }
   if (!t.refused.empty()) return cat("the address ", t.refused, " is private and not in PELTON_HTTP_ALLOW");
   if (t.status == 200) return "the server does not answer ranges";
   final = code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_URL_MALFORMAT ||
-          code == CURLE_TOO_MANY_REDIRECTS || code == CURLE_PEER_FAILED_VERIFICATION;
+          code == CURLE_PEER_FAILED_VERIFICATION;
   if (code != CURLE_OK) return c.easy_strerror(code);
   if (t.status == 429 || t.status >= 500) return cat("the server answers ", t.status);
   final = true;
@@ -189,6 +217,16 @@ std::string request(const std::string& url, const HttpLimits& limits, int64_t of
   if (t.received < t.into.size())
     return cat("the body ended after ", t.received, " of ", t.into.size(), " bytes");
   return {};
+}
+
+// Waits before another try, longer each time.
+void pause(int64_t& wait_ms, const std::string& url) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(wait_ms);
+  while (std::chrono::steady_clock::now() < end) {
+    if (given_up()) fail(ErrorCode::cancelled, "the pipeline was closed", url);
+    std::this_thread::sleep_for(std::chrono::milliseconds(std::min<int64_t>(wait_ms, 20)));
+  }
+  wait_ms = std::min<int64_t>(2 * wait_ms, 5000);
 }
 
 }  // namespace
@@ -213,8 +251,7 @@ HttpFile::HttpFile(std::string url, HttpLimits limits) : url_(std::move(url)), l
       fail(t.status == 404 ? ErrorCode::not_found : ErrorCode::io,
            cat(why, attempt > 1 ? cat(", after ", attempt, " tries") : std::string()), url_,
            t.refused.empty() ? "" : "set PELTON_HTTP_ALLOW to the host if it may be read");
-    std::this_thread::sleep_for(std::chrono::milliseconds(wait));
-    wait = std::min<int64_t>(2 * wait, 5000);
+    pause(wait, url_);
   }
 }
 
@@ -243,8 +280,7 @@ void HttpFile::read(int64_t offset, std::span<uint8_t> into) const {
     if (final || idle >= limits_.tries)
       fail(ErrorCode::io, cat(why, idle > 1 ? cat(", after ", idle, " tries") : std::string()),
            cat(url_, " at byte ", offset));
-    std::this_thread::sleep_for(std::chrono::milliseconds(wait));
-    wait = std::min<int64_t>(2 * wait, 5000);
+    pause(wait, url_);
   }
 }
 

@@ -23,7 +23,8 @@ class RecordIo : public Source {
         file_of_.push_back(static_cast<uint32_t>(files_.size() - 1));
       }
     }
-    if (records_.empty()) fail(ErrorCode::not_found, "the files hold no records", a.where());
+    if (records_.empty())
+      fail(ErrorCode::not_found, "the files hold no records", files_.empty() ? a.where() : files_[0]->path());
   }
   int64_t size() const override { return static_cast<int64_t>(records_.size()); }
   std::string identity() const override {

@@ -8,9 +8,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "base/file.h"
+#include "base/interrupt.h"
 #include "data/source/http.h"
 #if PELTON_HAVE_ZSTD
 #include <zstd.h>
@@ -24,19 +27,20 @@ std::string gunzip(const std::string& in, const std::string& where, uint64_t lim
   PELTON_CHECK(inflateInit2(&z, 15 + 32) == Z_OK, "zlib");
   std::unique_ptr<z_stream, int (*)(z_stream*)> end(&z, inflateEnd);
   z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(in.data()));
-  z.avail_in = static_cast<uInt>(in.size());
+  size_t rest = in.size();  // behind what zlib has been given: it counts in 32 bits
   std::string out;
   std::vector<char> chunk(1 << 18);
   for (;;) {
+    if (z.avail_in == 0) rest -= z.avail_in = static_cast<uInt>(std::min<size_t>(rest, 1u << 30));
     z.next_out = reinterpret_cast<Bytef*>(chunk.data());
     z.avail_out = static_cast<uInt>(chunk.size());
     const int status = inflate(&z, Z_NO_FLUSH);
     out.append(chunk.data(), chunk.size() - z.avail_out);
     if (out.size() > limit) fail(ErrorCode::limit, cat("expands to more than ", limit, " bytes"), where);
     if (status == Z_STREAM_END) {
-      if (z.avail_in == 0) return out;
+      if (z.avail_in == 0 && rest == 0) return out;
       inflateReset(&z);  // another member follows
-    } else if (status != Z_OK || (z.avail_in == 0 && z.avail_out != 0)) {
+    } else if (status != Z_OK || (z.avail_in == 0 && rest == 0 && z.avail_out != 0)) {
       fail(ErrorCode::bad_format, "damaged or cut gzip data", where);
     }
   }
@@ -67,9 +71,27 @@ std::string unzstd(const std::string&, const std::string& where, uint64_t) {
 }
 #endif
 
+// The classes of sources whose samples meet: where two name a label, they give it the same name.
+std::vector<std::string> joint_classes(const std::vector<std::unique_ptr<Source>>& sources) {
+  std::vector<std::string> out;
+  for (size_t k = 0; k < sources.size(); ++k) {
+    std::vector<std::string> own = sources[k]->classes();
+    const size_t both = std::min(out.size(), own.size());
+    const auto [a, b] = std::ranges::mismatch(out.begin(), out.begin() + static_cast<ptrdiff_t>(both),
+                                              own.begin(), own.begin() + static_cast<ptrdiff_t>(both));
+    if (a != out.begin() + static_cast<ptrdiff_t>(both))
+      fail(ErrorCode::usage,
+           cat("label ", a - out.begin(), " is '", *a, "' in one part and '", *b, "' in part ", k + 1),
+           "source", "give the parts the same 'classes'");
+    if (own.size() > out.size()) out = std::move(own);
+  }
+  return out;
+}
+
 class Concatenated : public Source {
  public:
-  explicit Concatenated(std::vector<std::unique_ptr<Source>> sources) : sources_(std::move(sources)) {
+  explicit Concatenated(std::vector<std::unique_ptr<Source>> sources)
+      : sources_(std::move(sources)), classes_(joint_classes(sources_)) {
     for (const auto& s : sources_) ends_.push_back((ends_.empty() ? 0 : ends_.back()) + s->size());
   }
   int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
@@ -83,9 +105,7 @@ class Concatenated : public Source {
     const size_t at = static_cast<size_t>(std::ranges::upper_bound(ends_, index) - ends_.begin());
     return sources_[at]->stored_bytes(index - (at ? ends_[at - 1] : 0));
   }
-  std::vector<std::string> classes() const override {
-    return sources_.empty() ? std::vector<std::string>{} : sources_[0]->classes();
-  }
+  std::vector<std::string> classes() const override { return classes_; }
   std::string identity() const override {
     std::string out = "concat";
     for (const auto& s : sources_) append(out, cat("|", s->identity()));
@@ -94,6 +114,7 @@ class Concatenated : public Source {
 
  private:
   std::vector<std::unique_ptr<Source>> sources_;
+  std::vector<std::string> classes_;
   std::vector<int64_t> ends_;
 };
 
@@ -101,15 +122,19 @@ class Mixed : public Source {
  public:
   Mixed(std::vector<std::unique_ptr<Source>> sources, std::vector<double> weights, int64_t size,
         uint64_t seed)
-      : sources_(std::move(sources)) {
+      : sources_(std::move(sources)), classes_(joint_classes(sources_)), identity_(cat("mix ", size)) {
     double total = 0;
-    for (double w : weights) total += w;
-    if (!(total > 0) || weights.size() != sources_.size() ||
+    for (double w : weights) append(identity_, cat(" ", w)), total += w;
+    for (const auto& s : sources_) append(identity_, cat("|", s->identity()));
+    if (!(total > 0 && std::isfinite(total)) || weights.size() != sources_.size() ||
         std::ranges::any_of(weights, [](double w) { return !(w >= 0); }))
       fail(ErrorCode::usage,
            cat("mix needs one weight of at least 0 for each of its ", sources_.size(),
                " sources, with a sum above 0"),
            "source");
+    for (size_t i = 0; i < sources_.size(); ++i)
+      if (weights[i] > 0 && sources_[i]->size() == 0)
+        fail(ErrorCode::usage, cat("part ", i + 1, " of the mix has no samples"), "source");
     std::vector<int64_t> next(sources_.size(), 0);
     picks_.reserve(static_cast<size_t>(size));
     for (int64_t i = 0; i < size; ++i) {
@@ -131,14 +156,13 @@ class Mixed : public Source {
     auto [at, inner] = picks_[static_cast<size_t>(index)];
     return sources_[at]->stored_bytes(inner);
   }
-  std::string identity() const override {
-    std::string out = cat("mix ", size());
-    for (const auto& s : sources_) append(out, cat("|", s->identity()));
-    return out;
-  }
+  std::vector<std::string> classes() const override { return classes_; }
+  std::string identity() const override { return identity_; }
 
  private:
   std::vector<std::unique_ptr<Source>> sources_;
+  std::vector<std::string> classes_;
+  std::string identity_;
   std::vector<std::pair<uint32_t, int64_t>> picks_;
 };
 
@@ -148,7 +172,16 @@ class FromFunction : public Source {
       : size_(size), read_(std::move(f)), identity_(std::move(identity)) {}
   int64_t size() const override { return size_; }
   Sample read(int64_t index) const override {
-    Sample s = read_(index);
+    Sample s;
+    try {
+      s = read_(index);
+    } catch (const Error&) {
+      throw;
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception& e) {  // the caller's own: a bad sample as any other
+      fail(ErrorCode::io, e.what(), cat("function ", identity_, " at ", index));
+    }
     s.index = index;
     return s;
   }
@@ -162,13 +195,25 @@ class FromFunction : public Source {
 
 }  // namespace
 
+namespace {
+thread_local const std::atomic<bool>* give_up_flag = nullptr;
+}
+
+GiveUpScope::GiveUpScope(const std::atomic<bool>& flag) : outer_(std::exchange(give_up_flag, &flag)) {}
+GiveUpScope::~GiveUpScope() {
+  give_up_flag = outer_;
+}
+bool given_up() {
+  return (give_up_flag && give_up_flag->load(std::memory_order_relaxed)) || interrupted();
+}
+
 PositionedFile::PositionedFile(std::string path) : path_(std::move(path)) {
   if (is_url(path_)) {
     http_ = std::make_unique<HttpFile>(path_);
     size_ = http_->size();
     return;
   }
-  fd_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  fd_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a FIFO must not block the open
   if (fd_ < 0) fail_errno(errno, "open", path_);
   struct stat st {};
   if (fstat(fd_, &st) != 0) fail_errno(errno, "inspect", path_);
@@ -209,6 +254,18 @@ Tensor whole_file(const std::string& path) {
   PositionedFile f(path);
   if (f.size() > (int64_t{1} << 31)) fail(ErrorCode::limit, cat("the file has ", f.size(), " bytes"), path);
   return f.read_bytes(0, f.size());
+}
+
+std::string whole_text(const std::string& path) {
+  PositionedFile f(path);
+  std::string out;
+  try {
+    out.resize(static_cast<size_t>(f.size()));
+  } catch (const std::exception&) {  // bad_alloc or length_error
+    fail(ErrorCode::out_of_memory, cat("no memory for the ", f.size(), " bytes of the file"), path);
+  }
+  f.read(0, {reinterpret_cast<uint8_t*>(out.data()), out.size()});
+  return out;
 }
 
 std::string expanded(std::string bytes, const std::string& where, uint64_t limit) {

@@ -3,6 +3,7 @@
 // what makes global shuffling, disjoint shards and exact resume possible for all of them.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <span>
@@ -45,6 +46,19 @@ std::unique_ptr<Source> from_function(int64_t size, std::function<Sample(int64_t
 
 // --- for the sources themselves
 
+// While one lives, reads on this thread that take long (waiting for a server) ask `flag` and end with a
+// cancelled error once it is set: that is how a pipeline closes without waiting for them.
+class GiveUpScope {
+ public:
+  explicit GiveUpScope(const std::atomic<bool>& flag);
+  ~GiveUpScope();
+  GiveUpScope(const GiveUpScope&) = delete;
+
+ private:
+  const std::atomic<bool>* outer_;
+};
+bool given_up();  // by the scope of this thread, or by a signal
+
 class HttpFile;
 
 // A file read by position from any thread. A file that shrank since it was opened is an io error.
@@ -67,7 +81,8 @@ class PositionedFile {
 };
 
 std::string below(const std::string& folder, const std::string& path);
-Tensor whole_file(const std::string& path);  // u8 [size]
+Tensor whole_file(const std::string& path);       // u8 [size], at most 2 GiB
+std::string whole_text(const std::string& path);  // of any size; a file or a URL, as all of these
 // Expands gzip or zstd by its magic bytes, other bytes stay; limit error above `limit` bytes.
 std::string expanded(std::string bytes, const std::string& where, uint64_t limit = uint64_t{4} << 30);
 Tensor label_tensor(int64_t label);  // i64 scalar

@@ -7,7 +7,6 @@
 #include <list>
 #include <mutex>
 
-#include "base/file.h"
 #include "base/hash.h"
 #include "data/source/source.h"
 #include "data/source/tar_index.h"
@@ -36,10 +35,9 @@ class Shard {
   bool compressed() const { return compressed_; }
   const std::string& path() const { return file_.path(); }
   int64_t size() const { return file_.size(); }
+  std::mutex& expanding() const { return expanding_; }
   std::shared_ptr<const std::string> expand() const {
-    std::string all(static_cast<size_t>(file_.size()), '\0');
-    file_.read(0, {reinterpret_cast<uint8_t*>(all.data()), all.size()});
-    return std::make_shared<const std::string>(expanded(std::move(all), file_.path()));
+    return std::make_shared<const std::string>(expanded(whole_text(file_.path()), file_.path()));
   }
   std::string read(int64_t offset, int64_t count) const {
     std::string out(static_cast<size_t>(std::min(count, file_.size() - offset)), '\0');
@@ -51,6 +49,7 @@ class Shard {
  private:
   PositionedFile file_;
   bool compressed_ = false;
+  mutable std::mutex expanding_;
 };
 
 class Tar : public Source {
@@ -106,6 +105,11 @@ class Tar : public Source {
   }
 
  private:
+  // "boxes.npy" and "caption.txt" are named by their first part, "npy" and "json" by themselves.
+  static std::string field_of(const std::string& extension) {
+    const size_t dot = extension.rfind('.');
+    return dot == extension.npos ? extension : extension.substr(0, dot);
+  }
   static void place(Sample& s, const Part& p, Tensor bytes) {
     static const std::vector<std::string> images = {"jpg", "jpeg", "png", "webp", "bmp",
                                                     "tif", "tiff", "ppm", "pgm",  "pbm"};
@@ -127,27 +131,32 @@ class Tar : public Source {
              cat("the .", p.extension, " member '", digits.substr(0, 40), "' is not a whole number"),
              s.origin.str());
       s.set(p.extension == "cls" ? "label" : p.extension, label_tensor(label));
-    } else if (p.extension == "npy") {
+    } else if (p.extension == "npy" || p.extension.ends_with(".npy")) {  // KEY.boxes.npy is the field boxes
       auto keep = std::make_shared<Tensor>(bytes);
-      s.set("npy", with_place(s.origin.str(), [&] { return parse_npy(text, keep); }));
-    } else if (p.extension == "txt" || p.extension == "json") {
-      s.set(p.extension, Tensor::of_strings({}, {std::string(text)}));
+      s.set(field_of(p.extension), with_place(s.origin.str(), [&] { return parse_npy(text, keep); }));
+    } else if (p.extension == "txt" || p.extension == "json" || p.extension.ends_with(".txt")) {
+      s.set(field_of(p.extension), Tensor::of_strings({}, {std::string(text)}));
     } else {
       s.set(p.extension, std::move(bytes));
     }
   }
 
-  // The expanded shard, kept among the last `cache_size_` ones. Two threads may expand the same shard at
-  // once.
+  std::shared_ptr<const std::string> kept(uint32_t shard) const {
+    std::lock_guard lock(mutex_);
+    for (auto it = cache_.begin(); it != cache_.end(); ++it)
+      if (it->first == shard) {
+        cache_.splice(cache_.begin(), cache_, it);
+        return it->second;
+      }
+    return nullptr;
+  }
+
+  // The expanded shard, kept among the last `cache_size_` ones. A thread expands it while others that want
+  // the same one wait: all of them come to a new shard at the same time.
   std::shared_ptr<const std::string> content(uint32_t shard) const {
-    {
-      std::lock_guard lock(mutex_);
-      for (auto it = cache_.begin(); it != cache_.end(); ++it)
-        if (it->first == shard) {
-          cache_.splice(cache_.begin(), cache_, it);
-          return it->second;
-        }
-    }
+    if (auto memory = kept(shard)) return memory;
+    std::lock_guard once(shards_[shard]->expanding());
+    if (auto memory = kept(shard)) return memory;
     auto memory = shards_[shard]->expand();
     std::lock_guard lock(mutex_);
     cache_.emplace_front(shard, memory);

@@ -100,7 +100,8 @@ class TfRecord : public Source {
       for (auto [offset, size] : tfrecord_index(f.size(), read, f.path()))
         entries_.push_back({static_cast<uint32_t>(files_.size() - 1), offset, size});
     }
-    if (entries_.empty()) fail(ErrorCode::not_found, "the files hold no records", a.where());
+    if (entries_.empty())
+      fail(ErrorCode::not_found, "the files hold no records", files_.empty() ? a.where() : files_[0]->path());
   }
   int64_t size() const override { return static_cast<int64_t>(entries_.size()); }
   std::string identity() const override {

@@ -16,9 +16,10 @@ VerifyResult verify_samples(const Pipeline& p, const std::function<void(int64_t)
   std::mutex mutex;
   std::map<int64_t, int64_t> labels;
   parallel_for(0, r.samples, 1, [&](int64_t index, int64_t) {
-    std::string op;
+    std::string op, place;
     try {
       Sample s = maker.make(index, 0, &op);
+      place = s.origin.str();
       if (s.image) {
         op = "decode";
         s.image->pixels();
@@ -29,8 +30,7 @@ VerifyResult verify_samples(const Pipeline& p, const std::function<void(int64_t)
       }
     } catch (const Error& e) {
       if (e.code() == ErrorCode::usage || e.code() == ErrorCode::internal) throw;
-      std::string origin = e.where();
-      if (op == "decode" && origin.empty()) origin = maker.source().read(index).origin.str();
+      const std::string origin = e.where().empty() ? place : e.where();
       std::lock_guard lock(mutex);
       r.bad.push_back({0, 0, index, origin, op, e.message()});
     }

@@ -321,7 +321,9 @@ void add_control(OpRows& rows) {
                          infer_scan, eval_scan, loops));
   rows.back().constraints.push_back("C5: scanned inputs have one length");
   rows.push_back(control("fused", 0, -1, 1, -1,
-                         {required("body", AttrKind::graph), {"kind", AttrKind::text, Attr(std::string())}},
+                         {required("body", AttrKind::graph),
+                          {"kind", AttrKind::text, Attr(std::string())},
+                          {"segments", AttrKind::integer, Attr(int64_t{0})}},
                          infer_fused, eval_fused, {"C1: the body takes the inputs and yields the results"}));
   rows.back().decompose = decompose_fused;
   rows.back().flops = fused_flops;

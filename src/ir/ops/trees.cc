@@ -4,7 +4,7 @@
 //   features  column of x that the node tests
 //   splits    what it compares with; for mode 6 the index in `members` where its set starts (NaN ends a set)
 //   yes, no   next node; for a leaf: first index in leaf_targets and leaf_weights, and how many
-//   missing_yes  (may be empty) 1: NaN takes the yes branch; otherwise NaN compares as IEEE does
+//   missing_yes  1: NaN takes the yes branch, 0, or an empty list: the no branch, whatever the mode
 #include <cmath>
 
 #include "ir/ops/composite.h"
@@ -88,7 +88,7 @@ void infer_trees(InferContext& c) {
 
 bool takes_yes(const Node& n, size_t i, double x) {
   const Ints& missing = n.get_ints("missing_yes");
-  if (std::isnan(x) && !missing.empty() && missing[i]) return true;
+  if (std::isnan(x)) return !missing.empty() && missing[i];
   double split = n.get_floats("splits")[i];
   switch (n.get_ints("modes")[i]) {
     case 0:

@@ -97,7 +97,10 @@ void tree_ensemble(ExportContext& c) {
                  &no = c.node.get_ints("no"), &features = c.node.get_ints("features"),
                  &missing = c.node.get_ints("missing_yes");
   const ir::Floats& splits = c.node.get_floats("splits");
-  if (!c.node.get_floats("base").empty()) c.refuse("trees with base values");
+  const ir::Floats& base = c.node.get_floats("base");
+  const std::string& transform = c.node.get_text("transform");
+  if (!base.empty() && transform != "none" && transform != "softmax" && transform != "logistic")
+    c.refuse(cat("trees with base values and the transform ", transform));
   size_t n = modes.size();
   ir::Ints place(n), branch_modes, branch_features, yes_ids, no_ids, yes_leaf, no_leaf, tracks, targets,
       roots;
@@ -157,10 +160,13 @@ void tree_ensemble(ExportContext& c) {
                               attr("tree_roots", roots),
                               attr("n_targets", c.node.get_int("targets")),
                               attr("aggregate_function", index(aggregates, c.node.get_text("aggregate"))),
-                              attr("post_transform", index(transforms, c.node.get_text("transform")))};
+                              attr("post_transform", index(transforms, base.empty() ? transform : "none"))};
   if (!tracks.empty()) attrs.push_back(attr("nodes_missing_value_tracks_true", tracks));
   if (!members.empty()) attrs.push_back(attr("membership_values", list(t, members)));
   Name y = c.w.ml_op("TreeEnsemble", {c.in(0)}, attrs);
+  if (!base.empty()) y = c.w.op("Add", {y, c.w.constant(list(t, base))});
+  if (!base.empty() && transform == "softmax") y = c.w.op("Softmax", {y}, {attr("axis", int64_t{-1})});
+  if (!base.empty() && transform == "logistic") y = c.w.op("Sigmoid", {y});
   c.results = {c.out_type().dtype == t ? y : c.cast(y, c.out_type().dtype)};
 }
 

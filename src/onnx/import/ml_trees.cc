@@ -151,8 +151,10 @@ void classifier(NodeContext& c) {
   if (labels != 2 || voted.size() != 1) {
     f.targets = labels;
     ValueId raw = f.emit(c, DType::f32);
+    // The label of the greatest result. Where the transform keeps the order it is taken before, where no two
+    // scores have met at 0 or 1 by rounding.
     std::string transform = std::exchange(f.transform, "none");
-    ValueId plain = transform == "none" ? raw : f.emit(c, DType::f32);
+    ValueId plain = transform == "none" || transform == "softmax_zero" ? raw : f.emit(c, DType::f32);
     c.out(0, label_of(c, plain));
     return c.out(1, raw);
   }

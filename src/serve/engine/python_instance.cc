@@ -6,6 +6,7 @@
 #include <semaphore>
 
 #include "base/error.h"
+#include "base/json_number.h"
 #include "base/log.h"
 #include "serve/core/batch_runner.h"
 #include "serve/engine/python_frames.h"
@@ -376,7 +377,7 @@ void PythonInstance::executed(const Frame& frame) {
 
 // The execution as a whole went wrong.
 void PythonInstance::failed(const Json& m) {
-  const auto batch = m.at("batch").get<uint64_t>();
+  const auto batch = json_unsigned(m.at("batch"));
   const std::string trace = m.value("trace", ""), what = m.value("error", "the model failed");
   std::optional<Flight> flight;
   {
@@ -405,7 +406,7 @@ void PythonInstance::handle(const std::shared_ptr<WorkerProcess>& process, const
   if (op == "failed") return failed(m);
   if (op == "cancelled") {
     process->send(
-        Json{{"op", "answer"}, {"id", m.at("id")}, {"value", is_cancelled(m.at("key").get<uint64_t>())}});
+        Json{{"op", "answer"}, {"id", m.at("id")}, {"value", is_cancelled(json_unsigned(m.at("key")))}});
     return;
   }
   if (op == "response") return respond(m, f);
@@ -415,7 +416,7 @@ void PythonInstance::handle(const std::shared_ptr<WorkerProcess>& process, const
 // Collects the responses of an inference that the model asks for and sends them to its process.
 void PythonInstance::infer_for_model(const std::shared_ptr<WorkerProcess>& process, const Json& m,
                                      const Frame& frame) {
-  const int64_t id = m.at("id").get<int64_t>();
+  const int64_t id = json_integer(m.at("id"));
   auto responses = std::make_shared<std::vector<Response>>();
   ++*asking_;
   // The answer may come when this instance is no more: then only the process is told, which has ended.
@@ -470,7 +471,7 @@ void PythonInstance::give_back(Flight& flight) {
 }
 
 void PythonInstance::respond(const Json& m, const Frame& f) {
-  const uint64_t key = m.at("key").get<uint64_t>();
+  const uint64_t key = json_unsigned(m.at("key"));
   const bool final = m.at("final").get<bool>();
   std::optional<Response> response;
   if (!m.at("response").is_null()) {

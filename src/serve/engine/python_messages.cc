@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_number.h"
 #include "serve/core/guarded_map.h"
 
 namespace pelton::serve {
@@ -92,8 +93,8 @@ std::vector<TensorValue> read_tensors(const Json& list, const Frame& frame) {
     const auto dtype = dtype_from_wire(d.at("t").get<std::string>());
     if (!dtype) fail(ErrorCode::bad_type, cat("tensor '", t.name, "' has an unknown type"));
     t.dtype = *dtype;
-    t.dims = d.at("s").get<Dims>();
-    t.data = frame.blob(d.at("o").get<size_t>(), d.at("z").get<size_t>());
+    t.dims = json_integers(d.at("s"));
+    t.data = frame.blob(json_unsigned(d.at("o")), json_unsigned(d.at("z")));
     check_size(t);
     out.push_back(std::move(t));
   }
@@ -120,8 +121,8 @@ Parameters read_parameters(const Json& object) {
 }
 
 Error read_error(const Json& j) {
-  const auto code = j.value("code", 1);
-  const bool known = code >= 0 && code < static_cast<int>(std::size(kCodes));
+  const int64_t code = j.contains("code") ? json_integer(j["code"]) : 1;
+  const bool known = code >= 0 && code < std::ssize(kCodes);
   return Error(known ? kCodes[code] : ErrorCode::internal, j["error"].get<std::string>());
 }
 
@@ -155,17 +156,17 @@ Response read_response(const Json& j, const Frame& frame, const ModelConfig& con
 RequestPtr read_model_request(const Json& j, const Frame& frame) {
   auto r = std::make_unique<Request>();
   r->model = j.at("model").get<std::string>();
-  const int64_t version = j.at("version").is_number() ? j["version"].get<int64_t>() : -1;
+  const int64_t version = j.at("version").is_number() ? json_integer(j["version"]) : -1;
   if (version > 0) r->version = cat(version);
   r->id = j.at("request_id").get<std::string>();
   if (j.at("correlation").is_string())
     r->sequence.text = j["correlation"].get<std::string>();
   else
-    r->sequence.number = j["correlation"].get<uint64_t>();
-  const int flags = j.at("flags").get<int>();
+    r->sequence.number = json_unsigned(j["correlation"]);
+  const int64_t flags = json_integer(j.at("flags"));
   r->sequence_start = flags & 1;
   r->sequence_end = flags & 2;
-  r->timeout_us = j.at("timeout").get<uint64_t>();
+  r->timeout_us = json_unsigned(j.at("timeout"));
   r->parameters = read_parameters(j.at("parameters"));
   r->inputs = read_tensors(j.at("inputs"), frame);
   for (const Json& name : j.at("outputs")) {

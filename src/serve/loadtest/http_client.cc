@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_number.h"
 #include "serve/core/model_dir.h"
 #include "serve/loadtest/client.h"
 #include "serve/loadtest/region.h"
@@ -55,14 +56,14 @@ class HttpClient final : public LoadClient {
     const Json meta = get(path), config = get(path + "/config");
     TargetModel m;
     m.version = meta.at("versions").at(0);
-    m.batches = config.value("max_batch_size", 0) > 0;
+    m.batches = config.contains("max_batch_size") && json_integer(config["max_batch_size"]) > 0;
     for (const Json& in : meta.at("inputs")) {
       InputSpec s;
       s.name = in.at("name");
       const auto dtype = dtype_from_wire(in.at("datatype").get<std::string>());
       if (!dtype) fail(ErrorCode::bad_type, cat("input '", s.name, "' has an unknown type"), o.model);
       s.dtype = *dtype;
-      s.dims = in.at("shape").get<Dims>();
+      s.dims = json_integers(in.at("shape"));
       m.inputs.push_back(std::move(s));
     }
     for (const Json& out : meta.at("outputs")) m.outputs.push_back(out.at("name"));

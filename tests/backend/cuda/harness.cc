@@ -80,6 +80,7 @@ GpuCase::GpuCase(const std::string& text, std::vector<Tensor> inputs, Options op
     node_ = only_node(graph_);
   } else {
     graph_ = grouped(plain_, options_.group, node_);
+    if (options_.segments > 0) graph_.edit(node_).attrs["segments"] = options_.segments;
   }
   std::vector<HostValue> values(inputs_.begin(), inputs_.end());
   interp::Options how;

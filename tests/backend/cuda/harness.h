@@ -27,6 +27,7 @@ class GpuCase {
     std::string group;           // kind; empty: a single node
     std::vector<bool> constant;  // inputs whose values are known when the kernel is prepared
     ir::RandomKey random;
+    int64_t segments = 0;  // of a group of them (ir/segments.h)
   };
   GpuCase(const std::string& text, std::vector<Tensor> inputs, Options options);
   GpuCase(const std::string& text, std::vector<Tensor> inputs)

@@ -31,8 +31,8 @@ def predict(t, x, targets):
             i = root
             while t["modes"][i] != 7:
                 v, s = float(row[t["features"][i]]), t["splits"][i]
-                if math.isnan(v) and t.get("missing_yes", [0] * len(t["modes"]))[i]:
-                    yes = True
+                if math.isnan(v):
+                    yes = bool((t.get("missing_yes") or [0] * len(t["modes"]))[i])
                 elif t["modes"][i] == 6:
                     run = []
                     for m in members[int(s):]:

@@ -7,6 +7,7 @@
 #include "backend/cuda/own/move_taps.h"
 #include "backend/cuda/tactics.h"
 #include "base/cat.h"
+#include "device/artifacts.h"
 
 namespace pelton::backend::cuda {
 namespace {
@@ -22,8 +23,16 @@ std::string strides(const int64_t (&s)[3]) {
   return cat(s[0], ",", s[1], ",", s[2], " ");
 }
 std::string key_of(const char* what, const Attention& p) {
+  std::string mask;
+  if (p.mask_kind != Attention::no_mask)
+    mask = cat("mask ",
+               p.mask_kind == Attention::boolean ? "bool"
+               : elem_bytes(p.mask_type) == 4    ? "f32"
+                                                 : "16",
+               " ", p.mask_strides[0], ",", p.mask_strides[1], ",", p.mask_strides[2], ",", p.mask_strides[3],
+               " ");
   return cat(what, p.type == Elem::f16 ? " f16 " : " bf16 ", p.n, "x", p.heads, "/", p.groups, " ", p.queries,
-             "x", p.keys, " ", p.depth, ",", p.width, p.causal ? " causal " : " ", strides(p.q_strides),
+             "x", p.keys, " ", p.depth, ",", p.width, p.causal ? " causal " : " ", mask, strides(p.q_strides),
              strides(p.k_strides), strides(p.v_strides), strides(p.y_strides));
 }
 
@@ -47,6 +56,10 @@ class Trial {
     p.v = rows(p, p.groups, p.keys, p.width, p.v_strides);
     p.y = rows(p, p.heads, p.queries, p.width, p.y_strides);
     p.log_sums = static_cast<float*>(noise(Elem::f32, int64_t{1} * p.n * p.heads * p.queries));
+    const int64_t sizes[] = {p.n, p.heads, p.queries, p.keys};
+    int64_t masked = 1;
+    for (int d = 0; d < 4; ++d) masked += (sizes[d] - 1) * p.mask_strides[d];
+    if (p.mask_kind == Attention::added) p.mask = noise(p.mask_type, masked);
   }
   void ready() { PELTON_CUDA(cudaStreamSynchronize(stream_.get())); }
 
@@ -98,7 +111,8 @@ std::optional<CudnnAttention> faster_attention(const Attention& problem, bool su
 }
 
 std::optional<CudnnAttentionBackward> faster_attention_backward(const AttentionBackward& problem) {
-  if (!worth_timing(problem.forward)) return {};
+  // cuDNN's last bits may differ from run to run; ours never do.
+  if (!worth_timing(problem.forward) || !device::may_choose_by_timing()) return {};
   return faster<CudnnAttentionBackward>(
       cat(key_of("attention_backward ", problem.forward), strides(problem.g_strides),
           strides(problem.dq_strides), strides(problem.dk_strides), strides(problem.dv_strides)),

@@ -10,6 +10,7 @@ namespace pelton::backend::cuda {
 
 // None: ours. Problems come with sizes and strides, without addresses.
 std::optional<CudnnAttention> faster_attention(const Attention& problem, bool sums);
+// None either in a plan that must give the same bits each time.
 std::optional<CudnnAttentionBackward> faster_attention_backward(const AttentionBackward& problem);
 
 }  // namespace pelton::backend::cuda

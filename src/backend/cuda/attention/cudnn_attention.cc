@@ -5,8 +5,10 @@
 
 #include <limits>
 
+#include "backend/cuda/check.h"
 #include "backend/cuda/conv/cudnn_graph.h"
 #include "backend/cuda/libraries.h"
+#include "backend/cuda/own/move_taps.h"
 #include "base/cat.h"
 #include "base/log.h"
 
@@ -28,7 +30,8 @@ int64_t row_bytes(const Attention& p) {
 
 bool takes(const Attention& p) {
   const bool rows_of_16_bytes = p.depth % 8 == 0 && p.width % 8 == 0 && p.depth <= 128 && p.width <= 128;
-  if (p.type == Elem::f32 || !rows_of_16_bytes || p.mask_kind != Attention::no_mask || p.softcap != 0)
+  if (p.type == Elem::f32 || !rows_of_16_bytes || p.softcap != 0) return false;
+  if (p.mask_kind == Attention::boolean || (p.mask_kind == Attention::added && p.mask_strides[3] != 1))
     return false;
   if (p.n < 1 || p.heads < 1 || p.queries < 1 || p.keys < 1 || p.groups < 1) return false;
   if (p.causal && p.queries != p.keys) return false;
@@ -71,6 +74,27 @@ class Builder {
     const TensorRef y = scores();
     graph.matmul(a, b, y);
     return y;
+  }
+  // What is added to the scores, of one element where it is spread; -1: nothing. `rows`: one for each query.
+  TensorRef mask(bool rows = false) {
+    if (p_.mask_kind == Attention::no_mask) return -1;
+    Sizes dims = scores_, strides = score_strides_;
+    for (int64_t left = 1, d = 3; d >= 0; --d) {
+      const auto i = static_cast<size_t>(d);
+      const bool spread = rows && p_.mask_strides[2] == 0;  // dense, then
+      if (p_.mask_strides[i] == 0 && !(spread && d == 2)) dims[i] = 1;
+      strides[i] = dims[i] == 1 || spread ? left : p_.mask_strides[i];
+      left = dims[i] * strides[i];
+    }
+    const DType type = p_.mask_type == Elem::f32   ? DType::f32
+                       : p_.mask_type == Elem::f16 ? DType::f16
+                                                   : DType::bf16;
+    return graph.tensor(type, dims, strides);
+  }
+  // Products of queries and keys as the softmax takes them, later keys still among them.
+  TensorRef scored(TensorRef q, TensorRef kt, TensorRef scale, TensorRef mask) {
+    const TensorRef s = point(CUDNN_POINTWISE_MUL, product(q, kt), scale);
+    return mask < 0 ? s : point(CUDNN_POINTWISE_ADD, s, mask);
   }
   TensorRef hide_later_keys(TensorRef s, TensorRef unseen) {
     if (!p_.causal) return s;
@@ -123,6 +147,7 @@ void CudnnAttention::run(const Attention& p, void* scratch, cudaStream_t stream)
   std::vector<void*> pointers = {data(p.q), data(p.k), data(p.v), p.y, &scale};
   if (p.causal) pointers.push_back(&unseen);
   if (sums_) pointers.push_back(p.log_sums);
+  if (p.mask_kind != Attention::no_mask) pointers.push_back(data(p.mask));
   plan_->run(pointers, scratch, stream);
 }
 
@@ -137,8 +162,8 @@ CudnnAttentions cudnn_attentions(const Attention& p, bool sums, const std::strin
                   v = b.rows(p.groups, p.keys, p.width, p.v_strides),
                   y = b.rows(p.heads, p.queries, p.width, p.y_strides), scale = g.host_number();
   const TensorRef unseen = p.causal ? g.host_number() : -1;
-  const TensorRef log_sums = sums ? b.row_numbers(true) : -1;
-  const TensorRef s = b.hide_later_keys(b.point(CUDNN_POINTWISE_MUL, b.product(q, kt), scale), unseen);
+  const TensorRef log_sums = sums ? b.row_numbers(true) : -1, mask = b.mask();
+  const TensorRef s = b.hide_later_keys(b.scored(q, kt, scale, mask), unseen);
   const TensorRef most = b.row_numbers(false), sum = b.row_numbers(false);
   g.reduce(CUDNN_REDUCE_TENSOR_MAX, s, most);
   const TensorRef e = b.point(CUDNN_POINTWISE_EXP, b.point(CUDNN_POINTWISE_SUB, s, most));
@@ -155,14 +180,25 @@ CudnnAttentions cudnn_attentions(const Attention& p, bool sums, const std::strin
   return out;
 }
 
+// Where the mask is one row for all queries: cuDNN's gradient takes it wrongly as it stands (9.19), so it is
+// written out.
+int64_t spread_mask_bytes(const Attention& p) {
+  if (p.mask_kind == Attention::no_mask || p.mask_strides[2] != 0) return 0;
+  const int64_t planes = (p.mask_strides[0] ? p.n : 1) * int64_t{p.mask_strides[1] ? p.heads : 1};
+  return rounded_up(planes * p.queries * p.keys * elem_bytes(p.mask_type));
+}
+
 CudnnAttentionBackward::CudnnAttentionBackward(std::shared_ptr<const CudnnPlan> plan,
                                                const AttentionBackward& p)
-    : plan_(std::move(plan)), row_bytes_(row_bytes(p.forward)), dq_bytes_(row_bytes_ * p.forward.depth) {}
+    : plan_(std::move(plan)),
+      row_bytes_(row_bytes(p.forward)),
+      dq_bytes_(row_bytes_ * p.forward.depth),
+      mask_bytes_(spread_mask_bytes(p.forward)) {}
 std::string CudnnAttentionBackward::name() const {
   return cat(kPrefix, plan_->name());
 }
 int64_t CudnnAttentionBackward::scratch_bytes() const {
-  return row_bytes_ + dq_bytes_ + rounded_up(plan_->workspace_bytes());
+  return row_bytes_ + dq_bytes_ + mask_bytes_ + rounded_up(plan_->workspace_bytes());
 }
 void CudnnAttentionBackward::run(const AttentionBackward& p, void* scratch, cudaStream_t stream) const {
   float scale = p.forward.scale, unseen = kUnseen, one = kOne;
@@ -181,7 +217,17 @@ void CudnnAttentionBackward::run(const AttentionBackward& p, void* scratch, cuda
                                  &scale,
                                  &one};
   if (p.forward.causal) pointers.push_back(&unseen);
-  plan_->run(pointers, rows + row_bytes_ + dq_bytes_, stream);
+  std::byte* const mask = rows + row_bytes_ + dq_bytes_;
+  if (mask_bytes_ > 0) {
+    const Attention& f = p.forward;
+    PELTON_CUDA(spread_rows(f.mask, mask, elem_bytes(f.mask_type), f.mask_strides[0] ? f.n : 1,
+                            f.mask_strides[1] ? f.heads : 1, f.queries, f.keys, f.mask_strides[0],
+                            f.mask_strides[1], stream));
+    pointers.push_back(mask);
+  } else if (p.forward.mask_kind != Attention::no_mask) {
+    pointers.push_back(data(p.forward.mask));
+  }
+  plan_->run(pointers, mask + mask_bytes_, stream);
 }
 
 CudnnAttentionBackwards cudnn_attention_backwards(const AttentionBackward& problem, const std::string& only) {
@@ -204,7 +250,7 @@ CudnnAttentionBackwards cudnn_attention_backwards(const AttentionBackward& probl
               values = {p.n, p.heads, p.queries, p.width};
   const TensorRef wide_dq = g.tensor(DType::f32, queries, Builder::dense(queries));
   const TensorRef scale = g.host_number(), one = g.host_number();
-  const TensorRef unseen = p.causal ? g.host_number() : -1;
+  const TensorRef unseen = p.causal ? g.host_number() : -1, mask = b.mask(true);
 
   const TensorRef weighed = g.tensor(DType::f32, values, Builder::dense(values), false),
                   sums = b.row_numbers(false);
@@ -212,7 +258,7 @@ CudnnAttentionBackwards cudnn_attention_backwards(const AttentionBackward& probl
   g.reduce(CUDNN_REDUCE_TENSOR_ADD, weighed, sums);
   g.pointwise(CUDNN_POINTWISE_MUL, sums, one, row_sums);
 
-  const TensorRef s = b.point(CUDNN_POINTWISE_MUL, b.product(q, kt), scale);
+  const TensorRef s = b.scored(q, kt, scale, mask);
   const TensorRef shares =
       b.point(CUDNN_POINTWISE_EXP, b.hide_later_keys(b.point(CUDNN_POINTWISE_SUB, s, log_sums), unseen));
   g.matmul(b.transposed_scores(shares), dy, dv);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuDNN's fused attention and its gradient, beside our own kernels: 16 bits, no mask but the causal one of
-// square scores, no soft cap.
+// cuDNN's fused attention and its gradient, beside our own kernels: 16 bits, masks that are added and
+// the causal one of square scores, no soft cap.
 #pragma once
 
 #include <memory>
@@ -34,11 +34,11 @@ class CudnnAttentionBackward {
 
  private:
   std::shared_ptr<const CudnnPlan> plan_;
-  int64_t row_bytes_ = 0, dq_bytes_ = 0;
+  int64_t row_bytes_ = 0, dq_bytes_ = 0, mask_bytes_ = 0;
 };
 
 // What cuDNN offers, best first by its estimate, or the one of this name; empty where it takes the problem
-// not or is missing. `sums`: log_sums are wanted. The gradient's plans add in one order.
+// not or is missing. `sums`: log_sums are wanted. The gradient's plans add to what queries get in any order.
 using CudnnAttentions = std::vector<CudnnAttention>;
 using CudnnAttentionBackwards = std::vector<CudnnAttentionBackward>;
 CudnnAttentions cudnn_attentions(const Attention& problem, bool sums, const std::string& only = "");

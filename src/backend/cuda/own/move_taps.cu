@@ -24,6 +24,18 @@ __global__ void __launch_bounds__(kThreads)
   to[i] = from[(at_a * b + at_b) * taps + t];
 }
 
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    spread_kernel(const T* from, T* to, int64_t count, int b, int rows, int columns, int64_t a_stride,
+                  int64_t b_stride) {
+  let_next_start();
+  inputs_ready();
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= count) return;
+  const int64_t plane = i / columns / rows;
+  to[i] = from[plane / b * a_stride + plane % b * b_stride + i % columns];
+}
+
 template <int V>
 __global__ void __launch_bounds__(kThreads) steps_kernel(const ApplySteps g) {
   let_next_start();
@@ -75,6 +87,19 @@ cudaError_t apply_steps(const ApplySteps& g, cudaStream_t stream) {
   if (g.channels_last && g.c % 8 == 0)
     return launch(&steps_kernel<8>, dim3(blocks_for(count / 8)), dim3(kThreads), 0, stream, g);
   return launch(&steps_kernel<1>, dim3(blocks_for(count)), dim3(kThreads), 0, stream, g);
+}
+
+cudaError_t spread_rows(const void* from, void* to, int element_bytes, int a, int b, int rows, int columns,
+                        int64_t a_stride, int64_t b_stride, cudaStream_t stream) {
+  const int64_t count = int64_t{1} * a * b * rows * columns;
+  if (count == 0) return cudaSuccess;
+  if (element_bytes == 2)
+    return launch(&spread_kernel<uint16_t>, dim3(blocks_for(count)), dim3(kThreads), 0, stream,
+                  static_cast<const uint16_t*>(from), static_cast<uint16_t*>(to), count, b, rows, columns,
+                  a_stride, b_stride);
+  return launch(&spread_kernel<uint32_t>, dim3(blocks_for(count)), dim3(kThreads), 0, stream,
+                static_cast<const uint32_t*>(from), static_cast<uint32_t*>(to), count, b, rows, columns,
+                a_stride, b_stride);
 }
 
 cudaError_t fill_noise(void* to, Elem type, int64_t count, cudaStream_t stream, uint32_t seed) {

@@ -23,6 +23,11 @@ struct ApplySteps {
 };
 cudaError_t apply_steps(const ApplySteps& problem, cudaStream_t stream);
 
+// Each row of columns elements of 2 or 4 bytes, at a * a_stride + b * b_stride elements, `rows` times in a
+// row: to dense [A,B,rows,columns].
+cudaError_t spread_rows(const void* from, void* to, int element_bytes, int a, int b, int rows, int columns,
+                        int64_t a_stride, int64_t b_stride, cudaStream_t stream);
+
 // Numbers in (-1, 1), the same each time.
 cudaError_t fill_noise(void* to, Elem type, int64_t count, cudaStream_t stream, uint32_t seed = 0);
 
