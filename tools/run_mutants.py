@@ -80,6 +80,7 @@ class Bench:
 
     def __init__(self, root: pathlib.Path, folder: pathlib.Path, jobs: int):
         self.source, self.build, self.jobs = folder, folder / "build" / "cpu-release", jobs
+        self.limits = {}  # by test, in seconds
         self.source.mkdir(parents=True, exist_ok=True)
         copy_source(root, self.source)
         os.environ["CCACHE_BASEDIR"], os.environ["CCACHE_NOHASHDIR"] = str(self.source), "1"
@@ -92,12 +93,22 @@ class Bench:
         result = run(["cmake", "--build", self.build, "-j", self.jobs, "--target", target], self.source)
         return result.stdout[-3000:] + result.stderr[-1000:] if result.returncode else ""
 
-    def test_fails(self, test: str) -> bool:
-        return run(["ctest", "--test-dir", self.build, "-R", f"^{test}$", "--no-tests=error", "--timeout", "120"],
+    def test_fails(self, test: str, timeout: int) -> bool:
+        return run(["ctest", "--test-dir", self.build, "-R", f"^{test}$", "--no-tests=error", "--timeout", timeout],
                    self.source).returncode != 0
 
-    def judge(self, mutant: dict) -> str:
-        """Empty when the fault is caught, else what is wrong."""
+    def sound(self, test: str) -> int:
+        """Builds the test and runs it without a fault; returns after how many seconds it counts as hung, 0 if it fails."""
+        if test not in self.limits:
+            failure, start = self.build_test(test), time.monotonic()
+            good = not failure and not self.test_fails(test, 1500)
+            self.limits[test] = max(120, int(4 * (time.monotonic() - start))) if good else 0
+            if not good:
+                print(f"error: the tests of {test} fail without any mutant\n{failure}", flush=True)
+        return self.limits[test]
+
+    def judge(self, mutant: dict, limit: int) -> str:
+        """Empty when the fault is caught (the tests fail, or do not end within `limit` seconds), else what is wrong."""
         path = self.source / mutant["file"]
         original = path.read_text()
         path.write_text(mutated(original, mutant))
@@ -107,7 +118,7 @@ class Bench:
                 return ""
             if failure:
                 return "does not compile:\n" + failure
-            return "" if self.test_fails(mutant["test"]) else "NOT caught"
+            return "" if self.test_fails(mutant["test"], limit) else "NOT caught"
         finally:
             path.write_text(original)
 
@@ -129,21 +140,15 @@ def main() -> int:
     mutants = {f.stem: load(f) for f in files}
     bench = Bench(root, (args.build or root / "build" / "mutants").resolve(), args.jobs)
 
-    errors, ran, sound = 0, 0, set()
+    errors, ran = 0, 0
     begin = time.monotonic()
     for name in in_turn(mutants, root):
         if args.seconds and time.monotonic() - begin > args.seconds:
             break
-        test = mutants[name]["test"]
-        if test not in sound:
-            failure = bench.build_test(test)
-            if failure or bench.test_fails(test):
-                print(f"error: the tests of {test} fail without any mutant\n{failure}")
-                return 1
-            sound.add(test)
+        limit = bench.sound(mutants[name]["test"])
         start = time.monotonic()
         try:
-            verdict = bench.judge(mutants[name])
+            verdict = bench.judge(mutants[name], limit) if limit else "not run"
         except ValueError as error:
             verdict = str(error)
         errors += bool(verdict)

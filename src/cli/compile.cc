@@ -61,6 +61,15 @@ std::vector<runtime::Packed> packed_weights(const runtime::Plan& plan, const dev
   return store.take();
 }
 
+// Nodes by implementation, those of sub-graphs among them, as `inspect --support` lists them.
+void count_implementations(const std::vector<runtime::Choice>& choices,
+                           std::map<std::string, int64_t>& into) {
+  for (const runtime::Choice& c : choices) {
+    if (c.implementation != runtime::kNothing) ++into[c.implementation];
+    for (const runtime::BodyChoices& body : c.bodies) count_implementations(body.choices, into);
+  }
+}
+
 int run(const Options& o, const Globals& globals) {
   if (o.embed_packed && (!o.target.empty() || globals.target().kind != device::Kind::cpu))
     throw Misuse{"--embed-packed orders weights for the CPU of this machine",
@@ -100,15 +109,10 @@ int run(const Options& o, const Globals& globals) {
   runtime::save_plan(plan, o.output, preprocess.get(), packed);
   double seconds = watch.seconds();
   std::map<std::string, int64_t> ran;
-  int64_t reference = 0;
-  auto count = [&](const runtime::Choice& c) {
-    if (c.implementation == runtime::kNothing) return;
-    ++ran[c.implementation];
-    reference += c.implementation == runtime::kReference;
-  };
-  for (const runtime::Choice& c : plan.choices) count(c);
-  if (preprocess)
-    for (const runtime::Choice& c : preprocess->plan->choices) count(c);
+  count_implementations(plan.choices, ran);
+  if (preprocess) count_implementations(preprocess->plan->choices, ran);
+  const auto slow = ran.find(std::string(runtime::kReference));
+  const int64_t reference = slow == ran.end() ? 0 : slow->second;
   uint64_t bytes = file_size_bytes(o.output);
   // An interrupt ends the timing, not the compilation: the plan has the best that is known by then.
   const int status = interrupted() ? 128 + interrupt_signal() : 0;

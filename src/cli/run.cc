@@ -77,6 +77,11 @@ int run(const Options& o, const Globals& globals) {
   std::vector<ir::HostValue> inputs = load_inputs(g, files, prepared);
   require_dims(g, inputs, pairs(o.shapes, "--shape"));
 
+  for (size_t i = 0; i < g.outputs.size(); ++i)
+    if (!g.type(g.outputs[i]).is_tensor())
+      fail(ErrorCode::bad_type,
+           cat("a result of type ", g.type(g.outputs[i]).str(), " cannot be written as .npy"),
+           cat("output '", g.output_name(i), "'"));
   TraceBuffer trace;
   runtime::RunOptions options;
   options.random.seed = o.seed;
@@ -103,10 +108,6 @@ int run(const Options& o, const Globals& globals) {
   for (size_t i = 0; i < outputs.size(); ++i) {
     const std::string& name = g.output_name(i);
     nlohmann::json r = {{"name", name}, {"type", g.type(g.outputs[i]).str()}};
-    if (!outputs[i].tensor.defined())
-      fail(ErrorCode::bad_type,
-           cat("a result of type ", g.type(g.outputs[i]).str(), " cannot be written as .npy"),
-           cat("output '", name, "'"));
     const Tensor& t = outputs[i].tensor;
     r["shape"] = t.dims();
     if (!o.output_dir.empty()) {
