@@ -3,10 +3,14 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <unordered_map>
 
 #include "ir/custom.h"
+#include "ir/segments.h"
+#include "runtime/memory_plan.h"
 #include "runtime/region.h"
+#include "runtime/state_layout.h"
 
 namespace pelton::runtime {
 namespace {
@@ -30,10 +34,11 @@ class Planner {
           readers.push_back(static_cast<int>(p_.slices.last) - 1);
       });
     }
+    find_rows();
     scratch_.assign(p_.steps.size(), SIZE_MAX);
     for (size_t s = 0; s < p_.steps.size(); ++s) add_step(static_cast<int>(s));
 
-    MemoryPlan plan = plan_memory(blocks_, p_.order);
+    MemoryPlan plan = plan_memory(blocks_, p_.order, rows());
     p_.arena_bytes = plan.bytes;
     p_.peak_bytes = peak_bytes(blocks_, p_.order);
     for (Ref& r : p_.refs)
@@ -52,6 +57,48 @@ class Planner {
 
  private:
   uint32_t root(const Ref& r) const { return region_.value(r.value).root.index; }
+
+  // What a node of segments that writes state reads in each of them, as the gradients, is a flat buffer.
+  void find_rows() {
+    const Graph& g = region_.graph();
+    for (const Step& step : p_.steps) {
+      bool writes = false;
+      for (uint32_t i = 0; i < step.out_count; ++i)
+        writes |= p_.refs[step.first_out + i].place == Place::slot;
+      if (!writes) continue;
+      const ir::Node& n = g[step.node];
+      const std::vector<Segment> segments = segments_of(n);
+      if (segments.empty()) continue;
+      const Graph& body = n.get_graph("body");
+      std::map<ValueId, uint32_t> place;  // among the inputs
+      for (uint32_t i = 0; i < body.inputs.size(); ++i) place[body.inputs[i]] = i;
+      for (size_t k = 0; k < segments[0].operands.size(); ++k) {
+        std::vector<uint32_t> row;
+        for (const Segment& s : segments) {
+          const Ref& r = p_.refs[step.first_in + place.at(s.operands[k])];
+          const bool own = r.place == Place::arena && r.bytes > 0 && s.is_full(body.type(s.operands[k])) &&
+                           !p_.slices.holds(writer_.at(root(r)));
+          if (own && in_row_.insert(root(r)).second) row.push_back(root(r));
+        }
+        if (row.size() > 1) rows_.push_back(std::move(row));
+      }
+    }
+  }
+
+  std::vector<Row> rows() const {
+    std::vector<Row> out;
+    for (const std::vector<uint32_t>& row : rows_) {
+      out.emplace_back();
+      int64_t at = 0;
+      for (uint32_t value : row) {
+        const size_t block = block_of_.at(value);
+        out.back().blocks.push_back(block);
+        out.back().offsets.push_back(at);
+        at += (blocks_[block].bytes + kStateAlignment - 1) / kStateAlignment * kStateAlignment;
+      }
+    }
+    return out;
+  }
 
   template <class F>
   void each_input(const Step& step, F&& f) {
@@ -84,7 +131,8 @@ class Planner {
   size_t taken_over(int s, const Ref& out) {
     const Step& step = p_.steps[static_cast<size_t>(s)];
     const Graph& g = region_.graph();
-    if (!step.kernel || !in_place(g[step.node]) || step.out_count != 1) return SIZE_MAX;
+    if (!step.kernel || !in_place(g[step.node]) || step.out_count != 1 || in_row_.count(root(out)))
+      return SIZE_MAX;
     const Type& type = g.type(out.value);
     size_t found = SIZE_MAX;
     each_input(step, [&](const Ref& in) {
@@ -109,6 +157,8 @@ class Planner {
   std::unordered_map<uint32_t, std::vector<int>> readers_;  // by root
   std::unordered_map<uint32_t, size_t> writer_;             // by root: the step
   std::unordered_map<uint32_t, size_t> block_of_;           // by root
+  std::vector<std::vector<uint32_t>> rows_;                 // of roots
+  std::set<uint32_t> in_row_;                               // roots
 };
 
 }  // namespace

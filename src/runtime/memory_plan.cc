@@ -2,7 +2,6 @@
 #include "runtime/memory_plan.h"
 
 #include <algorithm>
-#include <numeric>
 
 namespace pelton::runtime {
 namespace {
@@ -27,7 +26,7 @@ std::vector<int> last_users(const Block& block, const Order& order) {
 
 }  // namespace
 
-MemoryPlan plan_memory(const std::vector<Block>& blocks, const Order& order) {
+MemoryPlan plan_memory(const std::vector<Block>& blocks, const Order& order, const std::vector<Row>& rows) {
   MemoryPlan plan;
   plan.offsets.assign(blocks.size(), 0);
   std::vector<std::vector<int>> last(blocks.size());
@@ -38,27 +37,51 @@ MemoryPlan plan_memory(const std::vector<Block>& blocks, const Order& order) {
     return true;
   };
 
+  // What is placed as one: a row, or a block alone.
+  std::vector<Row> units = rows;
+  std::vector<bool> in_row(blocks.size(), false);
+  for (const Row& row : rows)
+    for (size_t b : row.blocks) in_row[b] = true;
+  for (size_t i = 0; i < blocks.size(); ++i)
+    if (!in_row[i]) units.push_back({{i}, {0}});
+  auto size = [&](const Row& u) { return u.offsets.back() + aligned(blocks[u.blocks.back()].bytes); };
+
   // Largest first, each into the lowest gap that fits: within a few percent of the peak on real networks.
-  std::vector<size_t> sorted(blocks.size());
-  std::iota(sorted.begin(), sorted.end(), size_t{0});
-  std::stable_sort(sorted.begin(), sorted.end(),
-                   [&](size_t a, size_t b) { return blocks[a].bytes > blocks[b].bytes; });
+  std::stable_sort(units.begin(), units.end(), [&](const Row& a, const Row& b) { return size(a) > size(b); });
   std::vector<size_t> placed;  // by offset
-  for (size_t i : sorted) {
-    int64_t need = aligned(blocks[i].bytes), at = 0;
-    if (need > 0) {
-      for (size_t p : placed) {
-        if (plan.offsets[p] + aligned(blocks[p].bytes) <= at) continue;
-        if (plan.offsets[p] >= at + need) break;
-        if (over_before(i, p) || over_before(p, i)) continue;
-        at = plan.offsets[p] + aligned(blocks[p].bytes);
+  // The lowest place from `at` on where block i meets none that is in use with it.
+  auto lowest = [&](size_t i, int64_t at) {
+    const int64_t need = aligned(blocks[i].bytes);
+    for (size_t p : placed) {
+      if (plan.offsets[p] + aligned(blocks[p].bytes) <= at) continue;
+      if (plan.offsets[p] >= at + need) break;
+      if (over_before(i, p) || over_before(p, i)) continue;
+      at = plan.offsets[p] + aligned(blocks[p].bytes);
+    }
+    return at;
+  };
+  for (const Row& u : units) {
+    int64_t at = 0;
+    for (bool moved = size(u) > 0; moved;) {
+      moved = false;
+      for (size_t k = 0; k < u.blocks.size(); ++k) {
+        if (blocks[u.blocks[k]].bytes == 0) continue;
+        const int64_t found = lowest(u.blocks[k], at + u.offsets[k]) - u.offsets[k];
+        moved |= found > at;
+        at = found;
       }
-      auto place = std::upper_bound(placed.begin(), placed.end(), at,
+      moved &= u.blocks.size() > 1;
+    }
+    for (size_t k = 0; k < u.blocks.size(); ++k) {
+      const size_t i = u.blocks[k];
+      plan.offsets[i] = at + u.offsets[k];
+      const int64_t need = aligned(blocks[i].bytes);
+      plan.bytes = std::max(plan.bytes, plan.offsets[i] + need);
+      if (need == 0) continue;
+      auto place = std::upper_bound(placed.begin(), placed.end(), plan.offsets[i],
                                     [&](int64_t offset, size_t p) { return offset < plan.offsets[p]; });
       placed.insert(place, i);
     }
-    plan.offsets[i] = at;
-    plan.bytes = std::max(plan.bytes, at + need);
   }
   return plan;
 }

@@ -18,12 +18,20 @@ struct Block {
   std::vector<int> readers;  // steps that use it later; in-place writers among them
 };
 
+// Blocks that lie one behind the other, each still for its own lifetime: what flat buffers are made of.
+struct Row {
+  std::vector<size_t> blocks;
+  std::vector<int64_t> offsets;  // of each from the first, multiples of kArenaAlignment, in order
+};
+
 struct MemoryPlan {
   std::vector<int64_t> offsets;  // one a block, multiples of kArenaAlignment
   int64_t bytes = 0;             // of the arena
 };
 
-MemoryPlan plan_memory(const std::vector<Block>& blocks, const Order& order);
+// A block is in one row at most.
+MemoryPlan plan_memory(const std::vector<Block>& blocks, const Order& order,
+                       const std::vector<Row>& rows = {});
 // What no plan can go below: the most bytes of blocks in use at one step of a single-lane order.
 int64_t peak_bytes(const std::vector<Block>& blocks, const Order& order);
 

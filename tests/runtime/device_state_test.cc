@@ -254,3 +254,64 @@ TEST_CASE("device state: another context reads it without a copy, as it is then"
   CHECK(r.run_tensors({filled(2)})[0].get_double(0) == 8);
   test::expect_error(ErrorCode::usage, {"state slot 's'", "which changes"}, [&] { w.share_state(0, r, 0); });
 }
+
+TEST_CASE("device state: what an update in segments reads and writes are flat buffers") {
+  static std::vector<std::vector<const void*>> seen;
+  struct Watched : test::FakeKernel {
+    using FakeKernel::FakeKernel;
+    void run(const backend::RunArgs& args) const override {
+      seen.push_back({args.in.begin(), args.in.end()});
+      seen.push_back({args.out.begin(), args.out.end()});
+      FakeKernel::run(args);
+    }
+  };
+  auto* with_groups = new backend::Registry;
+  test::add_fake_kernels(*with_groups);
+  backend::Implementation groups;
+  groups.name = "fake.groups";
+  groups.ops = {"fused"};
+  groups.refuse = [](const Graph&, NodeId, const device::Target&) { return std::string(); };
+  groups.prepare = [](const backend::Instance& i, const device::Target&) -> std::unique_ptr<backend::Kernel> {
+    return std::make_unique<Watched>(i);
+  };
+  groups.device = device::Kind::cuda;
+  with_groups->add(std::move(groups));
+  auto plan = std::make_shared<Plan>();
+  plan->graph = parse_graph(R"(graph "g"(%x: f32[6], %y: f32[100], %z: f32[3]) {
+  slot %a parameter "a" : f32[6]
+  slot %b parameter "b" : f32[100]
+  slot %c parameter "c" : f32[3]
+  %u = neg(%x) : f32[6]
+  %v = neg(%y) : f32[100]
+  %p = mul(%y, %v) : f32[100]
+  %w = neg(%z) : f32[3]
+  %0, %1, %2 = fused(%a, %u, %b, %p, %c, %w) {body = graph "segments"(%0: f32[6], %1: f32[6], %2: f32[100], %3: f32[100], %4: f32[3], %5: f32[3]) {
+    %6 = sub(%0, %1) : f32[6]
+    %7 = sub(%2, %3) : f32[100]
+    %8 = sub(%4, %5) : f32[3]
+    return %6, %7, %8
+  }, kind = "segments", segments = 3} : f32[6], f32[100], f32[3]
+  next %a = %0
+  next %b = %1
+  next %c = %2
+  return %x
+})");
+  plan->target = device::cuda_target(90);
+  auto e = Executable::create(plan, *with_groups, plan->target, {.check_memory = true});
+  Context c = e->context();
+  const std::vector<Tensor> in = {from_doubles(DType::f32, {6}, std::vector<double>(6, 2)),
+                                  from_doubles(DType::f32, {100}, std::vector<double>(100, 3)),
+                                  from_doubles(DType::f32, {3}, std::vector<double>(3, 4))};
+  c.run_tensors(in);
+  CHECK(c.state(0).get_double(5) == 2);
+  CHECK(c.state(1).get_double(99) == 9);
+  CHECK(c.state(2).get_double(2) == 4);
+  REQUIRE(seen.size() == 2);
+  auto at = [](const void* p) { return static_cast<const std::byte*>(p); };
+  const std::vector<const void*>& read = seen[0];
+  for (size_t first : {size_t{0}, size_t{1}}) {  // parameters, gradients
+    CHECK(at(read[first + 2]) - at(read[first]) == 256);
+    CHECK(at(read[first + 4]) - at(read[first]) == 256 + 512);
+  }
+  CHECK(seen[1] == std::vector<const void*>{read[0], read[2], read[4]});  // written over in place
+}
