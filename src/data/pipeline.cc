@@ -227,19 +227,25 @@ struct Pipeline::Impl {
            cat("none of the first ", std::min(n, kProbed),
                " samples can be read; the first one: ", first_error),
            core->maker.spec().name);
-    batch_bytes = plan_bytes(core->plan) * options.batch;
     window = options.prefetch + 1;
-    const int64_t fit = batch_bytes > 0 ? options.memory_budget_bytes / batch_bytes : window;
+    keep_budget(plan_bytes(core->plan) * options.batch);
+    buffers = std::make_shared<BufferPool>(static_cast<size_t>(window + 2) * core->plan.size());
+  }
+
+  // A batch takes so many bytes: as the plan says, or as one of larger samples turned out. From now on no
+  // more of them are in flight than the budget holds.
+  void keep_budget(int64_t bytes) {
+    if (bytes <= batch_bytes) return;
+    const int64_t fit = options.memory_budget_bytes / bytes;
     if (fit < 1)
       fail(ErrorCode::limit,
-           cat("one batch takes ", batch_bytes, " bytes, the memory budget is ", options.memory_budget_bytes),
+           cat("one batch takes ", bytes, " bytes, the memory budget is ", options.memory_budget_bytes),
            core->maker.spec().name, "raise memory_budget_bytes or use a smaller batch");
-    if (fit < window) {
-      log_warn("data: ", fit, " instead of ", window, " batches in flight, to stay within ",
-               options.memory_budget_bytes, " bytes");
-      window = fit;
-    }
-    buffers = std::make_shared<BufferPool>(static_cast<size_t>(window + 2) * core->plan.size());
+    batch_bytes = bytes;
+    if (fit >= window) return;
+    log_warn("data: ", fit, " instead of ", window, " batches in flight, to stay within ",
+             options.memory_budget_bytes, " bytes");
+    window = fit;
   }
 
   void enqueue() {
@@ -346,6 +352,10 @@ bool Pipeline::next(Batch& batch) {
              out.bad.empty() ? "" : cat(out.bad[0].origin, ": ", out.bad[0].reason)),
          core.maker.spec().name);
   work->builder->build(keep, work->blank, out);
+  int64_t bytes = 0;
+  for (const auto& [name, t] : out.fields)
+    if (t.dtype() != DType::string) bytes += t.bytes();
+  m.keep_budget(bytes);
   core.maker.finish(out);
   m.works.pop_front();
   ++m.step;

@@ -3,11 +3,12 @@
 import json
 import re
 import struct
+import subprocess
 import zlib
 
 import pytest
 
-from conftest import assert_error
+from conftest import BINARY, assert_error
 
 
 def png(width, height, value):
@@ -97,3 +98,11 @@ def test_mistakes(pelton, flowers):
     assert_error(pelton("data", "wrong.toml"), 1, "no option 'sise'", "did you mean 'size'?", "wrong.toml line 6")
     assert_error(pelton("data", "absent.toml"), 1, "absent.toml")
     assert_error(pelton("data"), 2, "no pipeline")
+
+
+def test_a_disk_that_is_full_is_one_error(pelton, flowers):
+    # A limit on the size of files stands for it.
+    command = f"ulimit -f 2; trap '' XFSZ; exec {BINARY} data flowers.toml --convert shard"
+    result = subprocess.run(["bash", "-c", command], cwd=flowers, capture_output=True, text=True)
+    assert result.returncode == 1 and "shard-000000.tar" in result.stderr and "File too large" in result.stderr
+    assert not list(flowers.glob("shard*"))

@@ -7,6 +7,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -14,6 +15,7 @@
 #include <set>
 
 #include "base/file.h"
+#include "base/thread_pool.h"
 #include "data/codec/jpeg.h"
 #include "data/pipeline.h"
 #include "data/source/tar_index.h"
@@ -320,6 +322,29 @@ TEST_CASE("every source: shards by policy, those that keep their samples, and ot
   }
 }
 
+TEST_CASE("every source: closing and going back at random moments") {
+  TempDir dir;
+  const std::vector<Kind> kinds = every_kind(dir);
+  set_threads(4);
+  uint64_t round = 0;
+  for (const Kind& k : kinds)
+    for (int turn = 0; turn < 6; ++turn) {
+      CAPTURE(k.name);
+      const Draw draw(17, 0, round++, 0);
+      PipelineSpec spec = spec_of(k, dir);
+      if (turn % 2) spec.stages = {{"cache", {}, ""}};
+      Pipeline p(spec, {.batch = 2, .prefetch = 4});
+      Batch b;
+      for (int64_t i = draw.below(0, 8); i > 0; --i) p.next(b);
+      std::this_thread::sleep_for(std::chrono::microseconds(draw.below(1, 800)));
+      if (draw.coin(2, 0.3)) {
+        p.restore({draw.below(3, 3), draw.below(4, p.steps()), p.state().fingerprint});
+        p.next(b);
+      }
+    }
+  set_threads(0);
+}
+
 TEST_CASE("every source: a file that is cut while it is open is an error of the samples it held") {
   for (bool whole : {true, false}) {
     TempDir dir;
@@ -423,18 +448,22 @@ TEST_CASE("every source: files behind URLs give the samples of the files") {
 }
 
 TEST_CASE("closing does not wait for a server that is silent") {
-  const test::RangeServer server({{"x", std::string(600, 'x')}}, [](int n) { return n > 8; });
+  std::atomic<bool> silent{false};
+  const test::RangeServer server({{"x", std::string(6000, 'x')}}, [&](size_t) { return silent.load(); });
   setenv("PELTON_HTTP_ALLOW", "127.0.0.1", 1);
+  set_threads(2);
   PipelineSpec spec;
   spec.source = {"raw", {{"path", server.url("x")}, {"dims", 2}, {"dtype", "u8"}}, {}};
   std::chrono::steady_clock::time_point start;
   {
-    Pipeline p(spec, {.batch = 4});
+    Pipeline p(spec, {.batch = 100, .prefetch = 20});
     Batch b;
     REQUIRE(p.next(b));
-    while (server.requests() < 10) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    silent = true;  // while the helper reads the twenty batches ahead
+    while (server.unanswered() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     start = std::chrono::steady_clock::now();
   }
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(5));  // silence alone is borne for 15
+  set_threads(0);
   unsetenv("PELTON_HTTP_ALLOW");
 }

@@ -3,6 +3,9 @@
 // and none ends the process.
 #include <doctest/doctest.h>
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -310,4 +313,32 @@ TEST_CASE("converted shards give the fields of the source") {
     CHECK(got.at("info_of_it").same_bytes(want.at("info.of/it")));
     for (const char* name : {"caption", "txt"}) CHECK(got.at(name).strings() == want.at(name).strings());
   }
+}
+
+TEST_CASE("disk errors are errors of the samples they hit") {
+  TempDir dir;
+  write_file(dir / "x", std::string(40, 'x'));
+  const std::shared_ptr<const Source> source =
+      open("raw", {{"path", "x"}, {"dims", 4}, {"dtype", "u8"}}, dir);
+  // The descriptor becomes one that cannot be read, as a disk that fails does.
+  int broken = -1;
+  for (const auto& f : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code none;
+    if (std::filesystem::read_symlink(f.path(), none).string() == dir / "x")
+      broken = std::stoi(f.path().filename().string());
+  }
+  REQUIRE(broken >= 0);
+  const int saved = dup(broken), folder = ::open(dir.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  PipelineSpec spec;
+  spec.bad_samples = "skip";
+  spec.bad_limit = 1;
+  Pipeline p(spec, source, {.batch = 5, .prefetch = 1});
+  Batch b;
+  REQUIRE(p.next(b));
+  dup2(folder, broken);
+  expect_error(ErrorCode::io, {"cannot read", dir.path().c_str()}, [&] { source->read(9); });
+  dup2(saved, broken);
+  CHECK(source->read(9).find("data"));
+  close(saved);
+  close(folder);
 }

@@ -21,7 +21,9 @@ constexpr int kRate = 8000;
 Tensor wav(int64_t i) {
   const auto n = static_cast<uint32_t>(3000 + 100 * (i % 3));
   std::vector<uint8_t> out;
-  auto text = [&](const char* t) { out.insert(out.end(), t, t + 4); };
+  auto text = [&](const char* t) {
+    for (int k = 0; k < 4; ++k) out.push_back(static_cast<uint8_t>(t[k]));
+  };
   auto number = [&](uint32_t v, int bytes) {
     for (int k = 0; k < bytes; ++k) out.push_back(static_cast<uint8_t>(v >> (8 * k)));
   };

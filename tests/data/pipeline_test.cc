@@ -208,6 +208,32 @@ TEST_CASE("a memory budget is kept, or refused when one batch does not fit") {
   });
 }
 
+TEST_CASE("the budget holds when later samples are larger than the first") {
+  auto growing = [](int64_t largest) {
+    return from_function(
+        40,
+        [largest](int64_t i) {
+          Sample s;
+          s.set("x", Tensor::full(DType::u8, {i < 20 ? 10 : largest}, 1));
+          return s;
+        },
+        "growing");
+  };
+  Pipeline p(plain("raise"), growing(1000), {.batch = 4, .prefetch = 7, .memory_budget_bytes = 10000});
+  Batch b;
+  REQUIRE(p.next(b));
+  CHECK(p.report().in_flight == 8);
+  while (p.next(b)) {
+  }
+  CHECK(p.report().in_flight == 2);
+  CHECK(p.report().batch_bytes == 4000 + 4 * 8);  // and the sizes
+  Pipeline q(plain("raise"), growing(3000), {.batch = 4, .memory_budget_bytes = 10000});
+  test::expect_error(ErrorCode::limit, {"one batch takes 120", "memory budget is 10000"}, [&] {
+    while (q.next(b)) {
+    }
+  });
+}
+
 TEST_CASE("a batch stays as it is while later ones are made") {
   Pipeline p(pictures(), {.batch = 4});
   Batch first, other;

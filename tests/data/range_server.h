@@ -21,8 +21,8 @@ namespace pelton::test {
 
 class RangeServer {
  public:
-  // Says whether request number n (from 0, over all connections) is left without an answer.
-  explicit RangeServer(std::map<std::string, std::string> files, std::function<bool(int)> silent = {})
+  // Says whether a range that starts at this byte is left without an answer.
+  explicit RangeServer(std::map<std::string, std::string> files, std::function<bool(size_t)> silent = {})
       : files_(std::move(files)), silent_(std::move(silent)) {
     listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in a{};
@@ -45,7 +45,7 @@ class RangeServer {
   }
   RangeServer(const RangeServer&) = delete;
   std::string url(const std::string& path) const { return cat("http://127.0.0.1:", port_, "/", path); }
-  int requests() const { return requests_; }
+  int unanswered() const { return unanswered_; }
 
  private:
   void accept_all() {
@@ -61,8 +61,11 @@ class RangeServer {
     for (ssize_t some; (some = recv(fd, chunk, sizeof chunk, 0)) > 0;) {
       got.append(chunk, static_cast<size_t>(some));
       for (size_t end; (end = got.find("\r\n\r\n")) != got.npos; got.erase(0, end + 4)) {
-        const int n = requests_++;
-        if (silent_ && silent_(n)) continue;
+        const size_t range = got.find("bytes=");
+        if (silent_ && range < end && silent_(std::stoull(got.substr(range + 6)))) {
+          ++unanswered_;
+          continue;
+        }
         const std::string answer = answer_to(got.substr(0, end));
         for (size_t sent = 0; sent < answer.size();) {
           const ssize_t k = send(fd, answer.data() + sent, answer.size() - sent, MSG_NOSIGNAL);
@@ -88,9 +91,9 @@ class RangeServer {
   }
 
   std::map<std::string, std::string> files_;
-  std::function<bool(int)> silent_;
+  std::function<bool(size_t)> silent_;
   int listener_ = -1, port_ = 0;
-  std::atomic<int> requests_{0};
+  std::atomic<int> unanswered_{0};
   std::thread acceptor_;
   std::vector<int> connections_;  // by the acceptor only, until it has ended
   std::vector<std::thread> threads_;

@@ -32,7 +32,7 @@ std::unique_ptr<Source> open(int kind) {
     case 1:
       return make_source("cifar", {{"files", std::vector<std::string>{f}}}, "", "fuzz");
     case 2:
-      return make_source("csv", {{"path", f}}, "", "fuzz");
+      return make_source("csv", {{"path", f}, {"label", "0"}}, "", "fuzz");
     case 3:
       return make_source("npy", {{"path", f}}, "", "fuzz");
     case 4:

@@ -203,7 +203,8 @@ constexpr const char* kStyle =
     "effect:non-scaling-stroke}"
     "text{fill:#fff;font-weight:bold;font-family:sans-serif;paint-order:stroke;stroke:#000}figcaption{"
     "padding:8px}"
-    "small{display:block;color:var(--soft);overflow-wrap:anywhere}.f,.e{padding:8px 8px 0}.e{color:#d0021b}";
+    "small{display:block;color:var(--soft)}small,.f,.e{overflow-wrap:anywhere}.f,.e{padding:8px 8px "
+    "0}.e{color:#d0021b}";
 
 // How many characters of the origins are a folder that all of them share; empty ones do not count.
 size_t shared_folder(const std::vector<std::string>& origins) {
