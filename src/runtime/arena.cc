@@ -38,7 +38,8 @@ class Planner {
     scratch_.assign(p_.steps.size(), SIZE_MAX);
     for (size_t s = 0; s < p_.steps.size(); ++s) add_step(static_cast<int>(s));
 
-    MemoryPlan plan = plan_memory(blocks_, p_.order, rows());
+    MemoryPlan plan =
+        plan_memory(blocks_, p_.order, rows(), region_.device() ? kDeviceAlignment : kArenaAlignment);
     p_.arena_bytes = plan.bytes;
     p_.peak_bytes = peak_bytes(blocks_, p_.order);
     for (Ref& r : p_.refs)

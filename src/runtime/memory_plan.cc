@@ -6,8 +6,8 @@
 namespace pelton::runtime {
 namespace {
 
-int64_t aligned(int64_t bytes) {
-  return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+int64_t aligned(int64_t bytes, int64_t alignment = kArenaAlignment) {
+  return (bytes + alignment - 1) / alignment * alignment;
 }
 
 // The users of a block that no other user follows.
@@ -26,7 +26,8 @@ std::vector<int> last_users(const Block& block, const Order& order) {
 
 }  // namespace
 
-MemoryPlan plan_memory(const std::vector<Block>& blocks, const Order& order, const std::vector<Row>& rows) {
+MemoryPlan plan_memory(const std::vector<Block>& blocks, const Order& order, const std::vector<Row>& rows,
+                       int64_t alignment) {
   MemoryPlan plan;
   plan.offsets.assign(blocks.size(), 0);
   std::vector<std::vector<int>> last(blocks.size());
@@ -44,19 +45,21 @@ MemoryPlan plan_memory(const std::vector<Block>& blocks, const Order& order, con
     for (size_t b : row.blocks) in_row[b] = true;
   for (size_t i = 0; i < blocks.size(); ++i)
     if (!in_row[i]) units.push_back({{i}, {0}});
-  auto size = [&](const Row& u) { return u.offsets.back() + aligned(blocks[u.blocks.back()].bytes); };
+  auto size = [&](const Row& u) {
+    return u.offsets.back() + aligned(blocks[u.blocks.back()].bytes, alignment);
+  };
 
   // Largest first, each into the lowest gap that fits: within a few percent of the peak on real networks.
   std::stable_sort(units.begin(), units.end(), [&](const Row& a, const Row& b) { return size(a) > size(b); });
   std::vector<size_t> placed;  // by offset
   // The lowest place from `at` on where block i meets none that is in use with it.
   auto lowest = [&](size_t i, int64_t at) {
-    const int64_t need = aligned(blocks[i].bytes);
+    const int64_t need = aligned(blocks[i].bytes, alignment);
     for (size_t p : placed) {
-      if (plan.offsets[p] + aligned(blocks[p].bytes) <= at) continue;
+      if (plan.offsets[p] + aligned(blocks[p].bytes, alignment) <= at) continue;
       if (plan.offsets[p] >= at + need) break;
       if (over_before(i, p) || over_before(p, i)) continue;
-      at = plan.offsets[p] + aligned(blocks[p].bytes);
+      at = plan.offsets[p] + aligned(blocks[p].bytes, alignment);
     }
     return at;
   };
@@ -75,7 +78,7 @@ MemoryPlan plan_memory(const std::vector<Block>& blocks, const Order& order, con
     for (size_t k = 0; k < u.blocks.size(); ++k) {
       const size_t i = u.blocks[k];
       plan.offsets[i] = at + u.offsets[k];
-      const int64_t need = aligned(blocks[i].bytes);
+      const int64_t need = aligned(blocks[i].bytes, alignment);
       plan.bytes = std::max(plan.bytes, plan.offsets[i] + need);
       if (need == 0) continue;
       auto place = std::upper_bound(placed.begin(), placed.end(), plan.offsets[i],

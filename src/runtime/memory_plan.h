@@ -11,6 +11,8 @@
 namespace pelton::runtime {
 
 inline constexpr int64_t kArenaAlignment = 64;
+inline constexpr int64_t kDeviceAlignment =
+    256;  // libraries on devices ask for it, cuBLASLt for its workspace
 
 struct Block {
   int64_t bytes = 0;
@@ -21,17 +23,17 @@ struct Block {
 // Blocks that lie one behind the other, each still for its own lifetime: what flat buffers are made of.
 struct Row {
   std::vector<size_t> blocks;
-  std::vector<int64_t> offsets;  // of each from the first, multiples of kArenaAlignment, in order
+  std::vector<int64_t> offsets;  // of each from the first, multiples of the alignment, in order
 };
 
 struct MemoryPlan {
-  std::vector<int64_t> offsets;  // one a block, multiples of kArenaAlignment
+  std::vector<int64_t> offsets;  // one a block, multiples of the alignment
   int64_t bytes = 0;             // of the arena
 };
 
 // A block is in one row at most.
 MemoryPlan plan_memory(const std::vector<Block>& blocks, const Order& order,
-                       const std::vector<Row>& rows = {});
+                       const std::vector<Row>& rows = {}, int64_t alignment = kArenaAlignment);
 // What no plan can go below: the most bytes of blocks in use at one step of a single-lane order.
 int64_t peak_bytes(const std::vector<Block>& blocks, const Order& order);
 

@@ -9,10 +9,11 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "runtime/memory_plan.h"
 
 namespace pelton::runtime {
 
-inline constexpr int64_t kStateAlignment = 256;  // bytes, of a segment
+inline constexpr int64_t kStateAlignment = kDeviceAlignment;  // bytes, of a segment
 
 // Name, logical shape and physical layout are those of the slot.
 struct StateSegment {

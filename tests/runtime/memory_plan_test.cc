@@ -72,6 +72,7 @@ TEST_CASE("memory: a chain takes two blocks, parallel lanes keep theirs apart") 
   std::vector<Block> lanes = {{64, 0, {}}, {64, 1, {}}, {64, 2, {}}, {64, 3, {}}};
   CHECK(plan_memory(lanes, order).bytes == 2 * 64);
   CHECK(plan_memory(lanes, Order::list(4)).bytes == 64);
+  CHECK(plan_memory(lanes, order, {}, 256).bytes == 2 * 256);
   check_sound(lanes, order);
 }
 
