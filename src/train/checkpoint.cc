@@ -51,6 +51,7 @@ void write_checkpoint(const std::string& path, const Checkpoint& c) {
                 {"data", c.data_state}, {"since_best", c.since_best},
                 {"recipe", c.recipe}};
   if (c.has_best) state["best"] = c.best;
+  if (!c.tactics.empty()) state["tactics"] = c.tactics;
   std::string text = state.dump();
   save_safetensors(path, c.state, {{kStateKey, text}, {kChecksumKey, sum_of(text, c.state)}});
 }
@@ -81,6 +82,7 @@ Checkpoint read_checkpoint(const std::string& path) {
     c.since_best = json_integer(j.at("since_best"));
     c.has_best = j.contains("best");
     if (c.has_best) c.best = j["best"].get<double>();
+    if (j.contains("tactics")) c.tactics = j["tactics"].get<std::map<std::string, std::string>>();
   } catch (const Json::exception& e) {
     damaged(path, cat("the state of the checkpoint does not read: ", e.what()));
   } catch (const Error& e) {

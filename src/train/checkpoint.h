@@ -23,7 +23,8 @@ struct Checkpoint {
   std::string version;     // of Pelton that wrote it
   double best = 0;         // best metric so far
   bool has_best = false;
-  int64_t since_best = 0;  // evaluations
+  int64_t since_best = 0;                      // evaluations
+  std::map<std::string, std::string> tactics;  // choices that kernels made by timing, by key
 };
 
 // Refuses (bad_format) what is damaged: the checksum covers every tensor and every field.

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "device/artifacts.h"
 #include "ir/op.h"
 #include "passes/low_copies.h"
 
@@ -14,11 +15,13 @@ std::shared_ptr<const runtime::Executable> make(ir::Graph graph, const device::T
                                                 const compiler::Options& options,
                                                 const backend::Registry& registry, bool deterministic) {
   auto plan = std::make_shared<runtime::Plan>(compiler::compile(std::move(graph), target, options, registry));
+  if (target.kind != device::Kind::cpu) plan->artifacts = std::make_shared<device::Artifacts>();
   if (deterministic) plan->options[std::string(runtime::kDeterministic)] = "true";
   return runtime::Executable::create(plan, registry, target);
 }
 
-constexpr std::string_view kLow = "low.";  // passes::keep_low_copies
+constexpr const char* kTactics = "tactics";  // kind of artifacts
+constexpr std::string_view kLow = "low.";    // passes::keep_low_copies
 
 bool all_finite(const Tensor& t) {
   if (!t.defined() || !is_float(t.dtype()) || !is_compute(t.dtype())) return true;
@@ -112,6 +115,19 @@ std::map<std::string, double> Program::times(const std::vector<Tensor>& inputs, 
   };
   context_.run_tensors(inputs, options);
   return out;
+}
+
+std::map<std::string, std::string> Program::tactics() const {
+  std::map<std::string, std::string> out;
+  if (const auto& kept = executable_->plan().artifacts)
+    for (const auto& [key, content] : kept->entries())
+      if (key.first == kTactics) out[key.second] = content;
+  return out;
+}
+
+void Program::take_tactics(const std::map<std::string, std::string>& known) {
+  if (const auto& kept = executable_->plan().artifacts)
+    for (const auto& [key, content] : known) kept->add(kTactics, key, content);
 }
 
 void Program::set_state(const std::string& name, const Tensor& value) {

@@ -36,6 +36,10 @@ class Program {
   // 'layer1.conv1'"; empty if there is none. State stays as it is if the step's guard holds.
   std::string first_not_finite(const std::vector<Tensor>& inputs, const ir::RandomKey& random);
 
+  // What its kernels chose by timing so far, by key; and choices that they are to make, known from before.
+  std::map<std::string, std::string> tactics() const;
+  void take_tactics(const std::map<std::string, std::string>& known);
+
   // One run, timed node by node: seconds by "implementation op".
   std::map<std::string, double> times(const std::vector<Tensor>& inputs, const ir::RandomKey& random);
 

@@ -153,8 +153,10 @@ struct Trainer::Impl {
       log_info("weights: ", report.loaded, " loaded, ", report.fresh.size(), " fresh, ", report.unused.size(),
                " of the file unused");
     }
-    return std::make_unique<Program>(std::move(graph), options.target, compile_options, registry,
-                                     options.deterministic);
+    auto made = std::make_unique<Program>(std::move(graph), options.target, compile_options, registry,
+                                          options.deterministic);
+    made->take_tactics(tactics);
+    return made;
   }
 
   void start() {
@@ -296,6 +298,7 @@ struct Trainer::Impl {
       o.loss.soft = false;
       eval_program = std::make_unique<Program>(build_eval_step(*model, o), options.target, compile_options,
                                                registry, options.deterministic);
+      eval_program->take_tactics(tactics);
     }
     // The state of the step itself; what only earlier programs had comes from what was kept of them.
     Program& of = active();
@@ -327,6 +330,9 @@ struct Trainer::Impl {
     c.best = best;
     c.has_best = has_best;
     c.since_best = since_best;
+    for (const auto* p : {&current, &short_program, &eval_program})
+      if (*p) tactics.merge((*p)->tactics());
+    c.tactics = tactics;
     return c;
   }
 
@@ -335,6 +341,8 @@ struct Trainer::Impl {
       fail(ErrorCode::bad_name,
            cat("the checkpoint is of the model '", c.model, "', the recipe has '", model->name(), "'"),
            recipe.output);
+    tactics = c.tactics;
+    current->take_tactics(tactics);
     done = c.updates;
     program_for(done / epoch_updates, false);
     // A group that joins just here has no state of its own in the file.
@@ -406,7 +414,8 @@ struct Trainer::Impl {
   bool has_best = false;
   int64_t since_best = 0;
   Values best_values;
-  std::string data_state;  // after the last update that was started
+  std::map<std::string, std::string> tactics;  // that the run has chosen by timing
+  std::string data_state;                      // after the last update that was started
   std::deque<OnWay> on_way;
 };
 

@@ -33,6 +33,7 @@ Checkpoint sample(int64_t updates, int64_t size = 3) {
   c.best = 0.5;
   c.has_best = true;
   c.since_best = 1;
+  c.tactics = {{"a machine\nmatmul 2x3", "proposal 2"}};
   return c;
 }
 
@@ -46,6 +47,7 @@ TEST_CASE("checkpoint: what is written reads, every field and bit") {
   CHECK((b.updates == 7 && b.epoch == 2 && b.epoch_step == 5 && b.data_state == "e2 s5"));
   CHECK(
       (b.model == "mlp" && b.recipe == "version = 1\n" && b.has_best && b.best == 0.5 && b.since_best == 1));
+  CHECK(b.tactics == a.tactics);
   for (const auto& [name, t] : a.state) CHECK(b.state.at(name).same_bytes(t));
   // Any reader of safetensors reads it.
   CHECK(load_safetensors(dir / "x.safetensors").tensors.at("w").count() == 6);
