@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times Pelton against PyTorch on one GPU, in the same run, and writes JSON after every case.
 
-    python3 benchmarks/gpu/run.py PELTON -o RESULT.json [--only WORD,WORD] [--seconds 0.2] [--rounds 1] [--modes eager,cudagraph,compile]
+    python3 benchmarks/gpu/run.py PELTON -o RESULT.json [--only WORD,WORD] [--seconds 0.1] [--rounds 5] [--modes eager,cudagraph,compile]
         [--prepare-seconds 150] [--stop-after SECONDS] [--work FOLDER]
 
 First everything is made ready: a PyTorch process for each model and precision builds its models, exports them and compiles them;
-Pelton compiles plan files. Then, with the GPU to itself, each case is measured: Pelton and the modes of PyTorch in turn. Inputs and
-results stay in device memory, a call is timed by the wall clock to the end of its work, the figure is the median. Cases that
+Pelton compiles plan files. Then, with the GPU to itself, each case is measured: Pelton (through its C interface) and the modes of PyTorch
+in turn, both in Python processes with the same loop and clock. Inputs and results stay in device memory, a call is timed by the wall
+clock to the end of its work; the figure is the median of the rounds' medians, of the best mode of PyTorch. Cases that
 RESULT.json holds already are not run again. Random weights (the same on both sides) and inputs.
 """
 import argparse
@@ -18,6 +19,7 @@ import json
 import os
 import pathlib
 import queue
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -28,36 +30,28 @@ import numpy
 
 from cases import FOUR, table
 
+TOKEN_MODELS = ("bert", "gpt2", "t5_small_encoder")
 HERE = pathlib.Path(__file__).resolve().parent
 LAUNCH_US = 0.9  # of a node of a CUDA graph, as measured with dependent empty kernels
 
 
-class Peer:
-    """A process of torch_side.py; its lines are read as they come."""
+class Side:
+    """A process that answers lines of JSON with lines of JSON."""
 
-    def __init__(self, model, precision, cases, folder, modes, exports):
-        jobs = [dataclasses.asdict(c) | {"name": c.name, "onnx": c.onnx, "truth": precision == c.peer_precisions[-1]} for c in cases]
-        request = {"model": model, "precision": precision, "jobs": jobs, "folder": str(folder), "modes": modes, "exports": exports}
-        environment = dict(os.environ, TORCHINDUCTOR_COMPILE_THREADS="1", OMP_NUM_THREADS="2",
-                           TORCHINDUCTOR_CACHE_DIR=str(folder / "torch_cache"), TRITON_CACHE_DIR=str(folder / "torch_cache" / "triton"))
-        environment.pop("LD_LIBRARY_PATH", None)
-        self.log = open(folder / f"{model}.{precision}.{cases[0].batch}.log", "w+")
-        self.process = subprocess.Popen([sys.executable, HERE / "torch_side.py", json.dumps(request)], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, stderr=self.log, text=True, env=environment)
-        self.ready, self.versions, self.answers = {}, None, queue.Queue()
+    def __init__(self, command, environment, log):
+        self.log = open(log, "w+")
+        self.process = subprocess.Popen([sys.executable, *map(str, command)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log,
+                                        text=True, env=environment)
+        self.answers = queue.Queue()
         threading.Thread(target=self.read, daemon=True).start()
+
+    def take(self, said):
+        self.answers.put(said)
 
     def read(self):
         for line in self.process.stdout:
-            if not line.startswith("{"):
-                continue
-            said = json.loads(line)
-            if "ready" in said:
-                self.ready[said.pop("ready")] = said
-            elif "all_ready" in said:
-                self.versions = said
-            else:
-                self.answers.put(said)
+            if line.startswith("{"):
+                self.take(json.loads(line))
         self.answers.put(None)
 
     def ask(self, timeout=60, **what):
@@ -65,7 +59,9 @@ class Peer:
         self.process.stdin.flush()
         answer = self.answers.get(timeout=timeout)
         if answer is None:
-            raise RuntimeError(f"the PyTorch process ended: {self.last_words()}")
+            raise RuntimeError(f"{self.log.name} ended: {self.last_words()}")
+        if "failed" in answer:
+            raise RuntimeError(answer["failed"])
         return answer
 
     def last_words(self):
@@ -74,10 +70,33 @@ class Peer:
         return self.log.read().strip()[-300:]
 
 
+class Peer(Side):
+    """A process of torch_side.py."""
+
+    def __init__(self, model, precision, cases, folder, modes, exports):
+        self.ready, self.versions = {}, None
+        jobs = [dataclasses.asdict(c) | {"name": c.name, "onnx": c.onnx, "truth": precision == c.peer_precisions[-1]} for c in cases]
+        request = {"model": model, "precision": precision, "jobs": jobs, "folder": str(folder), "modes": modes, "exports": exports}
+        environment = dict(os.environ, TORCHINDUCTOR_COMPILE_THREADS="1", OMP_NUM_THREADS="2",
+                           TORCHINDUCTOR_CACHE_DIR=str(folder / "torch_cache"), TRITON_CACHE_DIR=str(folder / "torch_cache" / "triton"))
+        environment.pop("LD_LIBRARY_PATH", None)
+        super().__init__([HERE / "torch_side.py", json.dumps(request)], environment, folder / f"{model}.{precision}.{cases[0].batch}.log")
+
+    def take(self, said):
+        if "ready" in said:
+            self.ready[said.pop("ready")] = said
+        elif "all_ready" in said:
+            self.versions = said
+        else:
+            self.answers.put(said)
+
+
 class Pelton:
     def __init__(self, binary, folder, seconds):
         self.binary, self.folder, self.seconds = str(pathlib.Path(binary).resolve()), folder, seconds
         self.environment = dict(os.environ, PELTON_CACHE_DIR=str(folder / "cache"))
+        self.environment.setdefault("PELTON_LIBRARY", str(pathlib.Path(self.binary).with_name("libpelton.so")))
+        self.side = Side([HERE / "pelton_side.py"], self.environment, folder / "pelton_side.log")
 
     def call(self, *arguments, timeout=90):
         start = time.perf_counter()
@@ -117,17 +136,22 @@ class Pelton:
                               "--warm-up", 0.1, *more)
         return json.loads([line for line in out.splitlines() if line.startswith("{")][-1]), wall
 
-    def measure(self, case):
+    def load(self, case, shape):
+        """Into the process that is measured; what `bench` knows of the plan, its layers and the bytes of its weights on the device."""
         report, _ = self.bench(case, "--device-buffers", "--layers")
+        self.side.ask(load=case.name, path=str(self.plan_of(case)), shape=shape, dtype="int64" if case.model in TOKEN_MODELS else "float32")
         layers, kinds = report.pop("layers"), {}
         for layer in layers:
             kinds[layer["implementation"]] = kinds.get(layer["implementation"], 0) + layer["ms"]
         phases = report["phases_ms"]
-        kept = {"ms": report["latency_ms"]["median"], "compute_ms": phases["compute"],
-                "host_us": (report["latency_ms"]["median"] - phases["compute"]) * 1e3, "load_ms": report["load_ms"],
-                "peak_bytes": report["device_peak_bytes"], "stable": report["stable"], "nodes": len(layers),
-                "ms_by_implementation_one_by_one": kinds, "energy": report.get("energy"), "product": report["product"]}
+        host_us = (report["latency_ms"]["median"] - phases["compute"]) * 1e3
+        kept = {"compute_ms": phases["compute"], "host_us": host_us, "load_ms": report["load_ms"], "peak_bytes": report["device_peak_bytes"],
+                "stable": report["stable"], "nodes": len(layers), "ms_by_implementation_one_by_one": kinds,
+                "energy": report.get("energy"), "product": report["product"]}
         return kept, layers, report["memory"]["device_weights"]
+
+    def time(self, case, seconds):
+        return self.side.ask(name=case.name, seconds=seconds)["ms"]
 
     def whole_process(self, case):
         """Wall-clock of a process that loads a plan and runs it once, and times of the copies around a run."""
@@ -174,7 +198,7 @@ class Run:
             self.peers[model, precision, few] = Peer(model, precision, cases, self.folder, self.o.modes.split(","), exports)
 
     def shape_of(self, case):
-        if case.model in ("bert", "gpt2", "t5_small_encoder"):
+        if case.model in TOKEN_MODELS:
             return f"{case.batch}x{case.tokens}"
         size = {"plain6": 128, "plain20": 128, "unet": 256, "detector": 640}.get(case.model, 224)
         return f"{case.batch}x3x{size}x{size}"
@@ -217,26 +241,33 @@ class Run:
         peers = {p: self.peers[case.model, p, case.batch in (3, 8)] for p in case.peer_precisions}
         times = {p: {m: [] for m in peers[p].ready.get(case.name, {}).get("modes", [])} for p in peers}
         own = []
-        for _ in range(self.o.rounds):
-            if "failed" not in ours:
-                try:
-                    facts, layers, weights = self.pelton.measure(case)
-                    own.append(facts["ms"])
-                    ours |= facts | floor(layers, weights, self.result["ceilings"], case.precision)
-                except (RuntimeError, subprocess.TimeoutExpired) as error:
-                    ours["failed"] = str(error)[-300:]
+        if "failed" not in ours:
+            try:
+                facts, layers, weights = self.pelton.load(case, [int(n) for n in self.shape_of(case).split("x")])
+                ours |= facts | floor(layers, weights, self.result["ceilings"], case.precision)
+            except (RuntimeError, subprocess.TimeoutExpired) as error:
+                ours["failed"] = str(error)[-300:]
+        for turn in range(self.o.rounds):  # each side begins every other round
+            if turn % 2 == 0 and "failed" not in ours:
+                own.append(self.pelton.time(case, self.o.seconds))
             for p, peer in peers.items():
                 for mode in times[p]:
                     times[p][mode].append(peer.ask(name=case.name, mode=mode, seconds=self.o.seconds)["ms"])
+            if turn % 2 and "failed" not in ours:
+                own.append(self.pelton.time(case, self.o.seconds))
+        if own:
+            self.pelton.side.ask(drop=case.name)
         for p, peer in peers.items():
             facts = peer.ready.get(case.name, {"failed": "was not ready in time"})
-            entry["torch"][p] = {k: v for k, v in facts.items() if k != "modes"} | {m: min(t) for m, t in times[p].items()}
+            entry["torch"][p] = {k: v for k, v in facts.items() if k != "modes"}
+            entry["torch"][p] |= {m: statistics.median(t) for m, t in times[p].items()}
+            entry["torch"][p]["spread"] = {m: [min(t), max(t)] for m, t in times[p].items()}
             if peer.versions:
                 peer.ask(drop=case.name)
         if own:
-            ours["ms"] = sorted(own)[len(own) // 2]
+            ours |= {"ms": statistics.median(own), "spread": [min(own), max(own)]}
             ours["share_of_floor"] = ours["floor_ms"] / ours["ms"]
-            best = min(((min(t), f"{p} {m}", p, m) for p in times for m, t in times[p].items() if t), default=None)
+            best = min(((statistics.median(t), f"{p} {m}", p, m) for p in times for m, t in times[p].items() if t), default=None)
             if best:
                 entry |= {"best_peer": best[1], "best_peer_ms": best[0], "faster": best[0] / ours["ms"]}
             try:
@@ -249,7 +280,7 @@ class Run:
                 ours["not_all_measured"] = str(error)[-300:]
         self.result["cases"][case.name] = entry
         self.save()
-        peer_text = ", ".join(f"{p} {m} {min(t):.3f}" for p in times for m, t in times[p].items() if t)
+        peer_text = ", ".join(f"{p} {m} {statistics.median(t):.3f}" for p in times for m, t in times[p].items() if t)
         self.say(f"{case.name}: {ours.get('ms', ours.get('failed'))} | {peer_text} | {entry.get('faster', 0):.2f}x "
                  f"error {ours.get('error', 0):.1e} ({entry.get('error_against_peer', 0):.2f})")
 
@@ -278,6 +309,7 @@ class Run:
         self.save()
         for peer in self.peers.values():
             peer.process.kill()
+        self.pelton.side.process.kill()
 
 
 def main():
@@ -286,8 +318,8 @@ def main():
     parser.add_argument("-o", "--output", type=pathlib.Path)
     parser.add_argument("--only", default="", help="words, one of which is in a case's name")
     parser.add_argument("--modes", default="eager,cudagraph,compile")
-    parser.add_argument("--seconds", type=float, default=0.2)
-    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=0.1)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--prepare-seconds", type=float, default=150)
     parser.add_argument("--stop-after", type=float, default=0)
     parser.add_argument("--work", type=pathlib.Path, help="folder for models and plans; a temporary one without")

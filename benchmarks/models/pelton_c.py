@@ -28,16 +28,27 @@ class PlanOptions(ctypes.Structure):
                 ("precision", ctypes.c_char_p), ("shapes", ctypes.POINTER(ctypes.c_char_p)), ("shape_count", ctypes.c_size_t)]
 
 
+class ValueInfo(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("name", ctypes.c_char_p), ("type", ctypes.c_char_p), ("dtype", DType),
+                ("ndim", ctypes.c_int32), ("shape", ctypes.POINTER(ctypes.c_int64))]
+
+
+def _describe(address, dims, dtype, device):
+    return Tensor(address, device, len(dims), dtype, (ctypes.c_int64 * len(dims))(*dims), None, 0)
+
+
+def _dtype(numpy_dtype):
+    return DType(_CODES[numpy_dtype.kind], numpy_dtype.itemsize * 8, 1)
+
+
 def _tensor(array):
-    shape = (ctypes.c_int64 * array.ndim)(*array.shape)
-    dtype = DType(_CODES[array.dtype.kind], array.dtype.itemsize * 8, 1)
-    return Tensor(array.ctypes.data, Device(1, 0), array.ndim, dtype, shape, None, 0)
+    return _describe(array.ctypes.data, array.shape, _dtype(array.dtype), Device(1, 0))
 
 
 class Plan:
     """A plan with one context; inputs and outputs are bound NumPy arrays."""
 
-    def __init__(self, path, threads=0, precision="fp32", library=None):
+    def __init__(self, path, threads=0, precision="fp32", library=None, device=None):
         self._lib = ctypes.CDLL(library or os.environ["PELTON_LIBRARY"])
         for name in ("what", "where", "fix"):
             getattr(self._lib, f"pelton_error_{name}").restype = ctypes.c_char_p
@@ -46,6 +57,7 @@ class Plan:
         options = PlanOptions()
         self._lib.pelton_plan_options_init(ctypes.byref(options))
         options.precision = precision.encode()
+        options.device = device.encode() if device else None
         self._plan = ctypes.c_void_p()
         self._check(lambda e: self._lib.pelton_plan_open(path.encode(), ctypes.byref(options), ctypes.byref(self._plan), e))
         self._context = ctypes.c_void_p()
@@ -67,13 +79,44 @@ class Plan:
         self._check(lambda e: self._lib.pelton_context_set_input(self._context, ctypes.c_size_t(index), ctypes.byref(tensor), 0, e))
 
     def bind_output(self, index, dtype=numpy.float32):
-        shape, ndim = (ctypes.c_int64 * 8)(), ctypes.c_int32()
-        self._check(lambda e: self._lib.pelton_context_output_shape(self._context, ctypes.c_size_t(index), shape, 8, ctypes.byref(ndim), e))
-        array = numpy.empty(list(shape[: ndim.value]), dtype)
-        tensor = _tensor(array)
+        array = numpy.empty(self.output_shape(index), dtype)
+        self._set_output(index, _tensor(array), array)
+        return array
+
+    # Memory of the plan's GPU, by its address.
+    def bind_device_input(self, index, address, dims, dtype):
+        tensor = _describe(address, dims, _dtype(dtype), Device(2, 0))
+        self._kept["in", index] = (None, tensor)
+        self._check(lambda e: self._lib.pelton_context_set_input(self._context, ctypes.c_size_t(index), ctypes.byref(tensor), 0, e))
+
+    def bind_device_output(self, index, address):
+        self._set_output(index, _describe(address, self.output_shape(index), self.output_info(index).dtype, Device(2, 0)), None)
+
+    def _set_output(self, index, tensor, array):
         self._kept["out", index] = (array, tensor)
         self._check(lambda e: self._lib.pelton_context_set_output(self._context, ctypes.c_size_t(index), ctypes.byref(tensor), e))
-        return array
+
+    def output_shape(self, index):
+        shape, ndim = (ctypes.c_int64 * 8)(), ctypes.c_int32()
+        self._check(lambda e: self._lib.pelton_context_output_shape(self._context, ctypes.c_size_t(index), shape, 8, ctypes.byref(ndim), e))
+        return list(shape[: ndim.value])
+
+    def output_info(self, index):
+        info = ValueInfo(ctypes.sizeof(ValueInfo))
+        self._check(lambda e: self._lib.pelton_plan_output(self._plan, ctypes.c_size_t(index), ctypes.byref(info), e))
+        return info
+
+    def output_bytes(self, index):
+        bits = self.output_info(index).dtype.bits
+        return int(numpy.prod(self.output_shape(index), dtype=numpy.int64)) * bits // 8
+
+    def output_count(self):
+        self._lib.pelton_plan_output_count.restype = ctypes.c_size_t
+        return self._lib.pelton_plan_output_count(self._plan)
+
+    def close(self):
+        self._lib.pelton_context_free(self._context)
+        self._lib.pelton_plan_free(self._plan)
 
     def run(self):
         if self._lib.pelton_context_run(self._context, None, None) != 0:

@@ -85,11 +85,12 @@ struct Type<bool> {
 };
 }  // namespace detail
 
-// A tensor in memory of the caller's.
+// A tensor in memory of the caller's, of the host or, with `device` {PELTON_CUDA, ordinal}, of a GPU.
 class View {
  public:
-  View(void* data, pelton_dtype dtype, std::vector<int64_t> shape) : shape_(std::move(shape)) {
-    tensor_ = {data, {1, 0}, static_cast<int32_t>(shape_.size()), dtype, nullptr, nullptr, 0};
+  View(void* data, pelton_dtype dtype, std::vector<int64_t> shape, pelton_device device = {PELTON_CPU, 0})
+      : shape_(std::move(shape)) {
+    tensor_ = {data, device, static_cast<int32_t>(shape_.size()), dtype, nullptr, nullptr, 0};
   }
   const pelton_tensor* get() {
     tensor_.shape = shape_.data();
@@ -103,8 +104,8 @@ class View {
 
 // `data` must hold as many elements as the shape says; inputs are not written to.
 template <class T>
-View view(const T* data, std::vector<int64_t> shape) {
-  return View(const_cast<T*>(data), detail::Type<T>::value, std::move(shape));
+View view(const T* data, std::vector<int64_t> shape, pelton_device device = {PELTON_CPU, 0}) {
+  return View(const_cast<T*>(data), detail::Type<T>::value, std::move(shape), device);
 }
 template <class T>
 View view(const std::vector<T>& data, std::vector<int64_t> shape) {
@@ -124,6 +125,7 @@ class Output {
     for (int64_t d : shape()) n *= d;
     return n;
   }
+  pelton_device device() const { return tensor_->tensor.device; }
   template <class T>
   const T* data() const {
     pelton_dtype want = detail::Type<T>::value, have = tensor_->tensor.dtype;
@@ -230,6 +232,7 @@ class Plan {
 struct RunOptions {
   uint64_t seed = 0, step = 0;
   int64_t timeout_ns = 0;
+  void* stream = nullptr;  // a cudaStream_t, as pelton_run_options says
 };
 
 // A run on a thread of its own; destruction waits for it.
@@ -287,7 +290,7 @@ class Context {
     return context;
   }
   static pelton_run_options convert(const RunOptions& o) {
-    return {sizeof(pelton_run_options), o.seed, o.step, o.timeout_ns};
+    return {sizeof(pelton_run_options), o.seed, o.step, o.timeout_ns, o.stream};
   }
   void input(size_t index, View& tensor, int copy) {
     detail::call(

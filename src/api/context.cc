@@ -38,7 +38,7 @@ void run(pelton_context& c, const runtime::RunOptions& options) {
   c.context.run_bound(options);
   c.outputs = c.context.outputs();
   for (size_t i = 0; i < c.outputs.size(); ++i)
-    if (Tensor& t = c.outputs[i].tensor; t.defined() && !c.written[i] && is_of_an_input(t, c.inputs))
+    if (Tensor& t = c.outputs[i].tensor; t.defined() && !c.written[i].data && is_of_an_input(t, c.inputs))
       t = t.clone();
   c.ran = true;
 }
@@ -76,10 +76,20 @@ pelton_status pelton_context_set_input(pelton_context* context, size_t index, co
     if (index >= g.inputs.size())
       fail(ErrorCode::usage, cat("the plan has ", g.inputs.size(), " inputs, got index ", index));
     std::string where = cat("input '", g[g.inputs[index]].name, "'");
-    Tensor t = with_place(where, [&] { return borrow(need(tensor, "tensor")); });
+    bool device = false;
+    Tensor t = with_place(where, [&] {
+      device = on_device(need(tensor, "tensor"), *c.executable);
+      return borrow(*tensor);
+    });
     const ir::Type& type = g.type(g.inputs[index]);
     if (!type.is_tensor() || t.dtype() != type.dtype)
       fail(ErrorCode::bad_type, cat("expected ", type.str(), ", got ", t.str()), where);
+    if (device) {
+      if (copy) fail(ErrorCode::usage, "a tensor on a GPU is bound and not copied", where, "pass copy 0");
+      c.context.bind_device_input(index, t.dims(), t.data());
+      c.inputs[index] = Tensor();
+      return;
+    }
     if (copy) t = t.clone();
     c.context.bind_input(index, t.dims(), t.data());
     c.inputs[index] = std::move(t);
@@ -93,16 +103,24 @@ pelton_status pelton_context_set_output(pelton_context* context, size_t index, c
     check_output(c, index);
     const ir::Graph& g = c.executable->graph();
     if (!need(tensor, "tensor").data) {
-      c.bound[index] = nullptr;
+      c.bound[index] = {};
       return c.context.bind_output(index, nullptr, 0);
     }
     std::string where = cat("output '", g.output_name(index), "'");
-    Tensor t = with_place(where, [&] { return borrow(*tensor); });
+    bool device = false;
+    Tensor t = with_place(where, [&] {
+      device = on_device(*tensor, *c.executable);
+      return borrow(*tensor);
+    });
     const ir::Type& type = g.type(g.outputs[index]);
     if (!type.is_tensor() || t.dtype() != type.dtype)
       fail(ErrorCode::bad_type, cat("expected ", type.str(), ", got ", t.str()), where);
-    c.bound[index] = const_cast<void*>(t.data());
-    c.context.bind_output(index, c.bound[index], t.bytes());
+    void* data = const_cast<void*>(t.data());
+    if (device)
+      c.context.bind_device_output(index, data, t.bytes());
+    else
+      c.context.bind_output(index, data, t.bytes());
+    c.bound[index] = {data, device};
   });
 }
 
@@ -124,7 +142,7 @@ pelton_status pelton_context_run(pelton_context* context, const pelton_run_optio
   return guarded(error, [&] {
     pelton_context& c = need(context, "context");
     c.cancel = false;
-    run(c, run_options_of(options, &c.cancel));
+    run(c, run_options_of(options, c));
   });
 }
 
@@ -141,16 +159,20 @@ pelton_status pelton_context_get_output(pelton_context* context, size_t index, p
     if (!c.ran) fail(ErrorCode::usage, "there is no result: the context has not run");
     const ir::Graph& g = c.executable->graph();
     auto made = std::make_unique<Managed>();
+    const pelton_context::Bound& buffer = c.written[index];
     made->tensor = c.outputs[index].tensor;
-    pelton_dtype dtype = made->tensor.defined() ? to_c(made->tensor.dtype()) : pelton_dtype{};
+    const ir::Type& type = g.type(g.outputs[index]);
+    bool there = made->tensor.defined() || (buffer.device && type.is_tensor());
+    pelton_dtype dtype = there ? to_c(type.dtype) : pelton_dtype{};
     if (!dtype.bits)
-      fail(ErrorCode::bad_type,
-           cat("a result of type ", g.type(g.outputs[index]).str(), " has no DLPack form"),
+      fail(ErrorCode::bad_type, cat("a result of type ", type.str(), " has no DLPack form"),
            cat("output '", g.output_name(index), "'"));
-    made->dims = made->tensor.dims();
+    made->dims = buffer.device ? c.context.output_dims()[index] : made->tensor.dims();
     // The result is handed over: a caller may write to it.
-    void* data = c.written[index] ? c.written[index] : made->tensor.mutable_data();
-    made->c.tensor = {data,    {1, 0}, static_cast<int32_t>(made->dims.size()), dtype, made->dims.data(),
+    void* data = buffer.data ? buffer.data : made->tensor.mutable_data();
+    pelton_device place{PELTON_CPU, 0};
+    if (buffer.device) place = {PELTON_CUDA, c.executable->target().ordinal};
+    made->c.tensor = {data,    place, static_cast<int32_t>(made->dims.size()), dtype, made->dims.data(),
                       nullptr, 0};
     made->c.manager_context = made.get();
     made->c.deleter = [](pelton_managed_tensor* self) {
@@ -166,7 +188,7 @@ pelton_status pelton_context_run_async(pelton_context* context, const pelton_run
     need(future, "future") = nullptr;
     pelton_context& c = need(context, "context");
     c.cancel = false;
-    runtime::RunOptions o = run_options_of(options, &c.cancel);
+    runtime::RunOptions o = run_options_of(options, c);
     auto made = std::make_unique<pelton_future>();
     made->result = std::async(std::launch::async, [&c, o] { run(c, o); });
     *future = made.release();

@@ -27,6 +27,10 @@ void merge(T& out, const T* given) {
   out.size = size;
 }
 
+bool on_host(const pelton_tensor& t) {
+  return t.device.device_type == PELTON_CPU || t.device.device_type == PELTON_CUDA_HOST;
+}
+
 }  // namespace
 
 pelton_status report(const Error& e, pelton_error** error) {
@@ -55,9 +59,6 @@ DType from_c(pelton_dtype t) {
 }
 
 Tensor borrow(const pelton_tensor& t) {
-  if (t.device.device_type != 1)
-    fail(ErrorCode::bad_type,
-         cat("the tensor lies on a device of type ", t.device.device_type, ", not on the CPU"));
   if (t.ndim < 0 || (t.ndim > 0 && !t.shape)) fail(ErrorCode::bad_shape, "the tensor has no shape");
   Dims dims(t.shape, t.shape + t.ndim);
   int64_t count = element_count(dims);
@@ -75,6 +76,29 @@ Tensor borrow(const pelton_tensor& t) {
                         nullptr);
 }
 
+Tensor borrow_on_host(const pelton_tensor& t) {
+  if (!on_host(t))
+    fail(ErrorCode::bad_type,
+         cat("the tensor lies on a device of type ", t.device.device_type, ", not in host memory"), "",
+         "copy it to the host");
+  return borrow(t);
+}
+
+bool on_device(const pelton_tensor& t, const runtime::Executable& executable) {
+  const auto [type, id] = t.device;
+  if (on_host(t)) return false;
+  if (type != PELTON_CUDA)
+    fail(ErrorCode::bad_type, cat("the tensor lies on a device of type ", type), "",
+         "give a tensor of type 1 (CPU), 2 (CUDA) or 3 (pinned host memory)");
+  if (!executable.device())
+    fail(ErrorCode::bad_type, "the tensor lies on a GPU, the plan runs on the CPU", "",
+         "copy the tensor to the host, or open the plan with device \"cuda\"");
+  if (int ordinal = executable.target().ordinal; id != ordinal)
+    fail(ErrorCode::bad_type, cat("the tensor lies on GPU ", id, ", the plan runs on GPU ", ordinal), "",
+         cat("open the plan with device \"cuda:", id, "\""));
+  return true;
+}
+
 pelton_plan_options options_of(const pelton_plan_options* options) {
   pelton_plan_options out;
   pelton_plan_options_init(&out);
@@ -82,12 +106,15 @@ pelton_plan_options options_of(const pelton_plan_options* options) {
   return out;
 }
 
-runtime::RunOptions run_options_of(const pelton_run_options* options, const std::atomic<bool>* cancel) {
-  pelton_run_options given{sizeof(pelton_run_options), 0, 0, 0};
+runtime::RunOptions run_options_of(const pelton_run_options* options, const pelton_context& context) {
+  pelton_run_options given{sizeof(pelton_run_options), 0, 0, 0, nullptr};
   merge(given, options);
   runtime::RunOptions out;
   out.random = {given.seed, given.step};
-  out.cancel = cancel;
+  out.cancel = &context.cancel;
+  if (given.stream && !context.executable->device())
+    fail(ErrorCode::usage, "a stream was given, the plan runs on the CPU", "", "leave it NULL");
+  out.stream = given.stream;
   if (given.timeout_ns > 0) out.deadline_ns = now_ns() + given.timeout_ns;
   return out;
 }

@@ -42,8 +42,12 @@ struct pelton_context {
   pelton::runtime::Context context;
   std::vector<pelton::Tensor> inputs;  // as set: the caller's memory, or copies of it
   std::vector<pelton::ir::HostValue> outputs;
-  // By output: the caller's buffer for the next run, and the one that the last run wrote to, or null.
-  std::vector<void*> bound, written;
+  // A caller's buffer for a result; data null: none.
+  struct Bound {
+    void* data = nullptr;
+    bool device = false;
+  };
+  std::vector<Bound> bound, written;  // by output: for the next run, and what the last run wrote to
   std::atomic<bool> cancel{false};
   bool ran = false;
 };
@@ -79,11 +83,15 @@ T& need(T* handle, const char* what) {
 // bits 0 for types that DLPack does not have.
 pelton_dtype to_c(DType t);
 DType from_c(pelton_dtype t);  // bad_type
-// Borrows a dense CPU tensor; bad_type and bad_shape for others.
+// Borrows a dense tensor, wherever it lies; bad_type and bad_shape for others.
 Tensor borrow(const pelton_tensor& t);
+Tensor borrow_on_host(const pelton_tensor& t);  // bad_type for one that lies elsewhere
+// Whether it lies on the GPU that the plan runs on, not in host memory; bad_type for any other place.
+bool on_device(const pelton_tensor& t, const runtime::Executable& executable);
 
 // The options as of this library: fields beyond the caller's size have their defaults.
 pelton_plan_options options_of(const pelton_plan_options* options);
-runtime::RunOptions run_options_of(const pelton_run_options* options, const std::atomic<bool>* cancel);
+// usage for a stream where the executable has no GPU.
+runtime::RunOptions run_options_of(const pelton_run_options* options, const pelton_context& context);
 
 }  // namespace pelton::api

@@ -163,7 +163,7 @@ pelton_status pelton_plan_refit(pelton_plan* plan, const char* const* names, con
     if (count > 0) need(names, "names"), need(values, "values");
     for (size_t i = 0; i < count; ++i)
       weights[&need(names[i], "a name")] =
-          with_place(cat("weight '", names[i], "'"), [&] { return borrow(values[i]).clone(); });
+          with_place(cat("weight '", names[i], "'"), [&] { return borrow_on_host(values[i]).clone(); });
     auto old = p.executable();
     auto made = runtime::Executable::create(runtime::refit(old->plan(), weights), registry(), old->target(),
                                             p.options);

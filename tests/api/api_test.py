@@ -57,7 +57,8 @@ class Memory(c.Structure):
 
 
 class RunOptions(c.Structure):
-    _fields_ = [("size", c.c_size_t), ("seed", c.c_uint64), ("step", c.c_uint64), ("timeout_ns", c.c_int64)]
+    _fields_ = [("size", c.c_size_t), ("seed", c.c_uint64), ("step", c.c_uint64), ("timeout_ns", c.c_int64),
+                ("stream", c.c_void_p)]
 
 
 class PlanOptions(c.Structure):
@@ -238,8 +239,18 @@ def test_wrong_tensors_are_refused(plan):
         set_input(t)
     t = tensor(np.zeros((3, 4), np.float32))
     t.device_type = 2
-    with pytest.raises(Failure, match="device of type 2"):
+    with pytest.raises(Failure, match="lies on a GPU, the plan runs on the CPU.*in/x"):
         set_input(t)
+    with pytest.raises(Failure, match="lies on a GPU, the plan runs on the CPU.*output 'y'"):
+        call("pelton_context_set_output", context, c.c_size_t(1), c.byref(t))
+    t.device_type = 7
+    with pytest.raises(Failure, match="device of type 7"):
+        set_input(t)
+    t.device_type = 3  # pinned memory is memory of the host
+    t.strides = None
+    set_input(t)
+    with pytest.raises(Failure, match="a stream was given, the plan runs on the CPU"):
+        call("pelton_context_run", context, c.byref(RunOptions(c.sizeof(RunOptions), 0, 0, 0, 1)))
     with pytest.raises(Failure, match="1 inputs, got index 3"):
         call("pelton_context_set_input", context, c.c_size_t(3), c.byref(t), 0)
     with pytest.raises(Failure, match="context is NULL"):
@@ -329,6 +340,10 @@ def test_refit(plan):
         lib.pelton_context_free(context)
     with pytest.raises(Failure, match=r"expected f32\[4\], got f32\[3\].*'w'"):
         refit(np.zeros(3, np.float32))
+    away = tensor(np.zeros(4, np.float32))
+    away.device_type = 2
+    with pytest.raises(Failure, match="device of type 2, not in host memory.*weight 'w'"):
+        call("pelton_plan_refit", plan.handle, names, c.byref(away), c.c_size_t(1))
     names[0] = b"v"
     with pytest.raises(Failure, match="no weight 'v'.*folded"):
         refit(np.zeros(4, np.float32))

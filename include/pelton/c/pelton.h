@@ -73,9 +73,15 @@ PELTON_API void pelton_error_free(pelton_error* error);
  * ---------------------------------------------------------------------------------------------------- */
 
 /* Same layout as DLDevice, DLDataType and DLTensor of DLPack; pointers to them may be cast. */
+typedef enum pelton_device_type {
+  PELTON_CPU = 1,
+  PELTON_CUDA = 2,
+  PELTON_CUDA_HOST = 3 /* pinned host memory */
+} pelton_device_type;
+
 typedef struct pelton_device {
-  int32_t device_type; /* 1: CPU */
-  int32_t device_id;
+  int32_t device_type; /* a pelton_device_type */
+  int32_t device_id;   /* 0 for the host */
 } pelton_device;
 
 typedef struct pelton_dtype {
@@ -175,12 +181,13 @@ PELTON_API pelton_status pelton_context_new(const pelton_plan* plan, pelton_cont
 PELTON_API void pelton_context_free(pelton_context* context);
 
 /* The run reads from this buffer: nothing is copied, so it must stay valid and unchanged until the runs that
- * use it are over. `copy` nonzero: the bytes are copied now. */
+ * use it are over. `copy` nonzero: the bytes are copied now (host memory only). Memory of the GPU that the
+ * plan runs on is taken as well, at addresses that are multiples of 16. */
 PELTON_API pelton_status pelton_context_set_input(pelton_context* context, size_t index,
                                                   const pelton_tensor* tensor, int copy,
                                                   pelton_error** error);
-/* The run writes to this buffer, which must be as large as the result and overlap no input. data NULL: back
- * to buffers of the library's own. */
+/* The run writes to this buffer, of the host or of the plan's GPU, which must be as large as the result and
+ * overlap no input. data NULL: back to buffers of the library's own. */
 PELTON_API pelton_status pelton_context_set_output(pelton_context* context, size_t index,
                                                    const pelton_tensor* tensor, pelton_error** error);
 /* Shape of a result for the inputs set now; `*ndim` entries are written, at most `capacity`. PELTON_BAD_SHAPE
@@ -193,13 +200,17 @@ typedef struct pelton_run_options {
   uint64_t seed; /* of random ops */
   uint64_t step;
   int64_t timeout_ns; /* from the call on; 0: none. PELTON_DEADLINE when it has passed */
+  /* Plans on a GPU: the cudaStream_t that the run is enqueued on; where every result is bound in GPU memory,
+   * the call returns without waiting for it. NULL: a stream of the context's own, waited for. */
+  void* stream;
 } pelton_run_options;
 
 PELTON_API pelton_status pelton_context_run(pelton_context* context, const pelton_run_options* options,
                                             pelton_error** error);
 /* From any thread: the run that is on, and only that one, ends with PELTON_CANCELLED between two nodes. */
 PELTON_API void pelton_context_cancel(pelton_context* context);
-/* A result of the last run. It owns its bytes, or is the caller's own buffer where one was set. */
+/* A result of the last run. It owns its bytes, or is the caller's own buffer, on its device, where one was
+ * set. */
 PELTON_API pelton_status pelton_context_get_output(pelton_context* context, size_t index,
                                                    pelton_managed_tensor** tensor, pelton_error** error);
 
