@@ -5,6 +5,7 @@
 #include "backend/cuda/implementations.h"
 #include "backend/cuda/matmul_call.h"
 #include "backend/cuda/memory.h"
+#include "backend/cuda/ragged_product.h"
 #include "backend/group.h"
 #include "ir/op.h"
 
@@ -69,7 +70,7 @@ Epilogue epilogue_of(const Group& group, const ir::Graph& graph, ir::NodeId id) 
   return e;
 }
 
-std::string refuse(const ir::Graph& graph, ir::NodeId id, const device::Target&) {
+std::string refuse(const ir::Graph& graph, ir::NodeId id, const device::Target& target) {
   const Group group = parse_group(graph, id);
   if (!group.reason.empty()) return group.reason;
   const ir::Node& n = group.node();
@@ -87,7 +88,10 @@ std::string refuse(const ir::Graph& graph, ir::NodeId id, const device::Target&)
     return cat("does not yield ", name(out), " from ", name(in));
   if (in == DType::f64 && !group.steps.empty()) return "f64 has no epilogue";
   if (!graph.type(graph[id].outputs[0]).layout.is_plain()) return "yields a plain result";
-  return epilogue_of(group, graph, id).reason;
+  const Epilogue e = epilogue_of(group, graph, id);
+  if (e.reason.empty() && e.activation == Activation::gelu_tanh && in == DType::f32 && !target.tf32)
+    return "the library's GELU is less exact than f32";
+  return e.reason;
 }
 
 // One operand as [batch..., rows, columns] in memory order, before its transposition.
@@ -142,16 +146,19 @@ std::vector<Batch> batches_of(const Matrix& a, const Matrix& b, int64_t per_d) {
 class MatmulKernel : public Kernel {
  public:
   int64_t scratch_bytes() const override {
+    if (ragged) return ragged->scratch_bytes();
     int64_t bytes = call ? call->workspace_bytes() : 0;
     return bytes + zero_bytes;
   }
-  int64_t packed_bytes() const override { return bias_packed ? bias_packed->bytes() : 0; }
+  int64_t packed_bytes() const override {
+    return (bias_packed ? bias_packed->bytes() : 0) + (packed_b() ? packed_b()->bytes() : 0);
+  }
   bool reads(size_t input) const override {
-    return static_cast<int>(input) == a || static_cast<int>(input) == b || static_cast<int>(input) == bias ||
-           static_cast<int>(input) == residual;
+    const auto i = static_cast<int>(input);
+    return i == a || (i == b && !packed_b()) || i == bias || i == residual;
   }
   void run(const RunArgs& args) const override {
-    if (!call) return;  // an empty result
+    if (!call && !ragged) return;  // an empty result
     auto stream = static_cast<cudaStream_t>(args.stream);
     auto in = [&](int i) {
       return i < 0 ? nullptr : static_cast<const std::byte*>(args.in[static_cast<size_t>(i)]);
@@ -159,6 +166,7 @@ class MatmulKernel : public Kernel {
     const std::byte *pa = in(a), *pb = in(b), *pc = in(residual);
     auto d = static_cast<std::byte*>(args.out[0]);
     const void* pbias = bias_packed ? bias_packed->get() : in(bias);
+    if (ragged) return ragged->run(pa, pb, d, pbias, args.scratch, stream);
     std::byte* workspace = static_cast<std::byte*>(args.scratch);
     if (zero_bytes > 0) {  // a sum over nothing: one term of zeros
       pa = pb = workspace + call->workspace_bytes();
@@ -169,13 +177,15 @@ class MatmulKernel : public Kernel {
   }
 
   int a = -1, b = -1, bias = -1, residual = -1;
-  std::shared_ptr<const DeviceBuffer> bias_packed, a_packed, b_packed;
-  std::vector<Batch> outer;  // loops around the call; bytes between batches
-  std::unique_ptr<MatmulCall> call;
+  std::shared_ptr<const DeviceBuffer> bias_packed;
+  std::vector<Batch> outer;          // loops around the call; bytes between batches
+  std::unique_ptr<MatmulCall> call;  // or
+  std::unique_ptr<RaggedProduct> ragged;
   int64_t zero_bytes = 0;
   int64_t in_bytes = 4, out_bytes = 4;
 
  private:
+  const DeviceBuffer* packed_b() const { return ragged ? ragged->packed_b() : nullptr; }
   void walk(size_t level, const std::byte* pa, const std::byte* pb, const std::byte* pc, std::byte* d,
             const void* pbias, std::byte* workspace, cudaStream_t stream) const {
     if (level == outer.size()) {
@@ -258,6 +268,9 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& 
     p.residual = true;
     kernel->residual = e.residual->input;
   }
+  if (kernel->outer.empty() && kernel->zero_bytes == 0)
+    kernel->ragged = RaggedProduct::make(p, instance.constants[static_cast<size_t>(kernel->b)]);
+  if (kernel->ragged) return kernel;
   kernel->call = MatmulCall::make(p);
   if (!kernel->call) fail(ErrorCode::driver, cat("cuBLASLt has no way to compute ", p.key()));
   return kernel;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/matmul_call.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <vector>
@@ -35,10 +36,11 @@ void set(const MatmulHandle& h, cublasLtMatmulDescAttributes_t attribute, T valu
 }
 
 // The library thinks in columns: a row-major [rows, columns] is its [columns, rows].
-LayoutHandle layout(DType t, int64_t rows, int64_t columns, int64_t batch, int64_t stride) {
+LayoutHandle layout(DType t, int64_t rows, int64_t columns, int64_t batch, int64_t stride,
+                    int64_t pitch = 0) {
   LayoutHandle h;
   PELTON_CUDA(cublas_lt().cublasLtMatrixLayoutCreate(h.out(), data_type(t), static_cast<uint64_t>(columns),
-                                                     static_cast<uint64_t>(rows), columns));
+                                                     static_cast<uint64_t>(rows), pitch ? pitch : columns));
   if (batch > 1) {
     auto count = static_cast<int32_t>(batch);
     PELTON_CUDA(cublas_lt().cublasLtMatrixLayoutSetAttribute(h.get(), CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
@@ -79,15 +81,16 @@ std::string MatmulProblem::key() const {
              activation == Activation::relu        ? " relu"
              : activation == Activation::gelu_tanh ? " gelu"
                                                    : "",
-             tf32 ? " tf32" : "");
+             tf32 ? " tf32" : "", pitch_b ? cat(" rows of B ", pitch_b) : "",
+             pitch_d ? cat(" rows of D ", pitch_d) : "");
 }
 
 MatmulCall::MatmulCall(const MatmulProblem& problem) : p_(problem) {
   a_ = p_.transpose_a ? layout(p_.in, p_.k, p_.m, p_.batch, p_.stride_a)
                       : layout(p_.in, p_.m, p_.k, p_.batch, p_.stride_a);
   b_ = p_.transpose_b ? layout(p_.in, p_.n, p_.k, p_.batch, p_.stride_b)
-                      : layout(p_.in, p_.k, p_.n, p_.batch, p_.stride_b);
-  d_ = layout(p_.out, p_.m, p_.n, p_.batch, p_.stride_d);
+                      : layout(p_.in, p_.k, p_.n, p_.batch, p_.stride_b, p_.pitch_b);
+  d_ = layout(p_.out, p_.m, p_.n, p_.batch, p_.stride_d, p_.pitch_d);
 }
 
 MatmulHandle MatmulCall::description(const void* bias) const {
@@ -173,8 +176,8 @@ bool MatmulCall::choose() {
     auto bytes = [&](int64_t elements, DType t) { return byte_size(t, elements); };
     Trial t;
     t.a = filled(bytes(p_.m * p_.k + (p_.batch - 1) * p_.stride_a, p_.in));
-    t.b = filled(bytes(p_.n * p_.k + (p_.batch - 1) * p_.stride_b, p_.in));
-    t.d = filled(bytes(p_.m * p_.n + (p_.batch - 1) * p_.stride_d, p_.out));
+    t.b = filled(bytes(std::max(p_.n, p_.pitch_b) * p_.k + (p_.batch - 1) * p_.stride_b, p_.in));
+    t.d = filled(bytes(p_.m * std::max(p_.n, p_.pitch_d) + (p_.batch - 1) * p_.stride_d, p_.out));
     if (p_.residual) t.c = filled(t.d.bytes());
     if (p_.bias) t.bias = filled(bytes(p_.n, p_.out));
     t.workspace = DeviceBuffer(kWorkspaceBytes, "timing a matrix product");

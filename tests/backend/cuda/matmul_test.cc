@@ -30,3 +30,30 @@ TEST_CASE("a product of a matrix and a vector with a residual") {
   PELTON_NEEDS_GPU();
   vector_product({2, 8}).check("cublaslt.matmul");
 }
+
+namespace {
+
+void check_long_rows(DType t, int64_t rows, int64_t columns, bool constant, bool transposed) {
+  const Dims a = {1, rows, 24}, b = transposed ? Dims{columns, 24} : Dims{24, columns};
+  const std::string result = cat(name(t), Dims{1, rows, columns});
+  const std::string text =
+      cat("graph \"g\"(%a: ", name(t), a, ", %b: ", name(t), b, ", %c: ", name(t), Dims{columns},
+          ") { %p = matmul(%a, %b) {transpose_b = ", transposed ? "true" : "false", "} : ", result,
+          " %y = add(%p, %c) : ", result, " return %y }");
+  CAPTURE(text);
+  GpuCase(text, {random(t, a, 1), random(t, b, 2), random(t, {columns}, 3)},
+          {"matmul", {false, constant, constant}, {}})
+      .check("cublaslt.matmul");
+}
+
+}  // namespace
+
+TEST_CASE("products with rows as long as a vocabulary and no multiple of 16 bytes") {
+  PELTON_NEEDS_GPU();
+  for (DType t : {DType::f16, DType::bf16, DType::f32})
+    for (int64_t rows : {1, 2, 130})
+      for (int64_t columns : {517, 1002, 5003})
+        for (bool constant : {true, false})
+          for (bool transposed : {false, true}) check_long_rows(t, rows, columns, constant, transposed);
+  check_long_rows(DType::f32, 200, 100003, true, false);  // in two stretches
+}
