@@ -81,7 +81,7 @@ class Assign {
   bool try_node(NodeId id, bool results) {
     const Node n = g_[id];  // a copy: inserting conversions moves the nodes
     if (!context_.oracle || n.op->family == Family::control || n.op->family == Family::shape) {
-      if (!n.is("concat") && !n.is("pad") && !n.is("after")) return false;
+      if (!n.is("concat") && !n.is("slice") && !n.is("pad") && !n.is("after")) return false;
     }
     int64_t rank = g_.type(n.outputs[0]).rank();
     std::vector<ValueId> before = n.inputs;

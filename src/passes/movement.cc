@@ -2,6 +2,7 @@
 #include "passes/movement.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "passes/rewrite.h"
 
@@ -146,26 +147,51 @@ bool concat_of_concat(Graph& g, NodeId id, const Context&) {
   replace(g, id, b.op("concat", flat, {{"axis", axis}}));
   return true;
 }
-// concat(slices of x that together are x)
+// A cut of one piece along one axis.
+struct Cut {
+  ValueId x;
+  Dim start, end;
+};
+std::optional<Cut> cut_along(const Graph& g, ValueId v, int64_t axis) {
+  const NodeId s = producer(g, v, "slice");
+  if (!s) return {};
+  const Node& n = g[s];
+  const int64_t rank = g.type(v).rank();
+  if (n.get_ints("axes").size() != 1 || (n.get_ints("axes")[0] + rank) % rank != axis ||
+      n.get_ints("steps")[0] != 1)
+    return {};
+  const Dim& start = n.get_dims("starts")[0];
+  return Cut{n.inputs[0], start, start + n.get_dims("sizes")[0]};
+}
+// Neighbouring slices of x side by side in a concat are one slice, or x.
 bool concat_of_slices(Graph& g, NodeId id, const Context&) {
-  int64_t rank = g.type(result(g, id)).rank(), axis = g[id].get_int("axis");
-  axis = axis < 0 ? axis + rank : axis;
-  ValueId whole;
-  Dim next(0);
-  for (ValueId v : g[id].inputs) {
-    NodeId s = producer(g, v, "slice");
-    if (!s) return false;
-    const Node& n = g[s];
-    if (n.get_ints("axes").size() != 1 || (n.get_ints("axes")[0] + rank) % rank != axis ||
-        n.get_ints("steps")[0] != 1)
-      return false;
-    if (whole && whole != n.inputs[0]) return false;
-    whole = n.inputs[0];
-    if (!(n.get_dims("starts")[0] == next)) return false;
-    next = next + n.get_dims("sizes")[0];
+  const int64_t rank = g.type(result(g, id)).rank(), given = g[id].get_int("axis");
+  const int64_t axis = given < 0 ? given + rank : given;
+  const std::vector<ValueId> before = g[id].inputs;
+  std::vector<ValueId> after;
+  Builder b = at(g, id);
+  for (size_t i = 0, next; i < before.size(); i = next) {
+    next = i + 1;
+    std::optional<Cut> cut = cut_along(g, before[i], axis);
+    for (; cut && next < before.size(); ++next) {
+      const std::optional<Cut> neighbour = cut_along(g, before[next], axis);
+      if (!neighbour || neighbour->x != cut->x || !(neighbour->start == cut->end)) break;
+      cut->end = neighbour->end;
+    }
+    if (next == i + 1) {
+      after.push_back(before[i]);
+    } else if (cut->start == Dim(0) && cut->end == g.type(cut->x).shape[static_cast<size_t>(axis)]) {
+      after.push_back(cut->x);
+    } else {
+      after.push_back(b.op("slice", {cut->x},
+                           {{"axes", Ints{axis}},
+                            {"starts", Shape{cut->start}},
+                            {"sizes", Shape{cut->end - cut->start}},
+                            {"steps", Ints{1}}}));
+    }
   }
-  if (!whole || !same_shape(g, whole, result(g, id))) return false;
-  replace(g, id, whole);
+  if (after.size() == before.size()) return false;
+  replace(g, id, after.size() == 1 ? after[0] : b.op("concat", after, {{"axis", axis}}));
   return true;
 }
 

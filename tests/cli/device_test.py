@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans for GPUs on a machine without one, and what is said of devices that are not there."""
+import re
+
 import numpy as np
 
 from conftest import INPUTS, assert_error
@@ -37,3 +39,23 @@ def test_a_plan_for_a_gpu_is_made_without_one_and_runs_on_the_cpu(pelton, chain,
     x, b = np.load(tmp_path / "x.npy"), np.load(tmp_path / "b.npy")
     np.testing.assert_array_equal(np.load(tmp_path / "out" / "y_0.npy"), -(x + b) * np.array([1, 2, 3, 4], np.float32))
     assert_error(pelton("bench", "chain.plt", "--device-buffers"), 2, "--device-buffers", "--device cuda")
+
+
+def test_half_of_the_channels_needs_no_other_layout(pelton, tmp_path):
+    """As in detectors: a convolution, one half of its channels through another, and both halves joined with that."""
+    if not has_cuda(pelton):
+        return
+    (tmp_path / "halves.plt").write_text("""graph "g"(%x: f32[1,16,32,32], %v: f32[32,16,3,3], %w: f32[16,16,3,3]) {
+  %0 = conv(%x, %v) {low = dims[1,1], high = dims[1,1]} : f32[1,32,32,32]
+  %1 = slice(%0) {axes = [1], starts = dims[0], sizes = dims[16], steps = [1]} : f32[1,16,32,32]
+  %2 = slice(%0) {axes = [1], starts = dims[16], sizes = dims[16], steps = [1]} : f32[1,16,32,32]
+  %3 = conv(%2, %w) {low = dims[1,1], high = dims[1,1]} : f32[1,16,32,32]
+  %4 = concat(%1, %2, %3) {axis = 1} : f32[1,48,32,32]
+  %5 = relu(%4) : f32[1,48,32,32]
+  return %5
+}
+""")
+    assert pelton("compile", "halves.plt", "-o", "halves.pelton", "--target", "sm_90", "--precision", "fp16").code == 0
+    graph = pelton("inspect", "halves.pelton", "--graph").stdout
+    assert graph.count("slice(") == 1  # the other half is read where it lies
+    assert len(re.findall(r"layout\(.*to = \"plain\"", graph)) == 1  # for the result
