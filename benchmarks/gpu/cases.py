@@ -49,9 +49,7 @@ def build(model):
     import export
     import torch
 
-    make, (shape, dtype) = export.MODELS[EXPORTED.get(model, model)]
-    torch.manual_seed(0)
-    model = make()
+    model, shape, dtype = export.built(EXPORTED.get(model, model))
     norms = [m for m in model.modules() if isinstance(m, torch.nn.BatchNorm2d)]
     if norms:  # statistics of a batch: with those of a fresh network its values fade away, layer by layer
         for m in norms:

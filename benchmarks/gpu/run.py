@@ -6,13 +6,12 @@
         [--prepare-seconds 150] [--stop-after SECONDS] [--work FOLDER]
 
 First everything is made ready: a PyTorch process for each model and precision builds its models, exports them and compiles them;
-Pelton compiles plan files. Then, with the GPU to itself, each case is measured: Pelton (through its C interface) and the modes of PyTorch
+then Pelton compiles plan files, one after the other. Then, with the GPU to itself, each case is measured: Pelton (through its C interface) and the modes of PyTorch
 in turn, both in Python processes with the same loop and clock. Inputs and results stay in device memory, a call is timed by the wall
 clock to the end of its work; the figure is the median of the rounds' medians, of the best mode of PyTorch. Cases that
 RESULT.json holds already are not run again. Random weights (the same on both sides) and inputs.
 """
 import argparse
-import concurrent.futures
 import dataclasses
 import datetime
 import json
@@ -203,28 +202,9 @@ class Run:
         size = {"plain6": 128, "plain20": 128, "unet": 256, "detector": 640}.get(case.model, 224)
         return f"{case.batch}x3x{size}x{size}"
 
-    def compile_one(self, case):
-        try:
-            while not (self.folder / f"{case.onnx}.onnx").exists():
-                if self.left(self.o.prepare_seconds) < 0:
-                    raise RuntimeError("its model was not exported in time")
-                time.sleep(0.2)
-            self.compiled[case.name] = self.pelton.compile(case, self.shape_of(case))
-        except (RuntimeError, subprocess.TimeoutExpired) as error:
-            self.compiled[case.name] = {"failed": str(error)[-300:]}
-            self.say(f"{case.name}: {str(error)[-200:]}")
-
     def prepare(self):
+        """PyTorch's side of all cases at once; then, with the GPU to itself since it chooses by timing, Pelton case by case."""
         self.start_peers()
-        with concurrent.futures.ThreadPoolExecutor(4) as pool:  # in the order in which models are exported
-            waiting, jobs = list(self.cases), []
-            while waiting and self.left(self.o.prepare_seconds) > 0:
-                there = [c for c in waiting if (self.folder / f"{c.onnx}.onnx").exists()]
-                jobs += [pool.submit(self.compile_one, c) for c in there]
-                waiting = [c for c in waiting if c not in there]
-                time.sleep(0.2)
-            concurrent.futures.wait(jobs)
-        self.say(f"plans: {sum('failed' not in c for c in self.compiled.values())} of {len(self.cases)}")
         for key, peer in self.peers.items():
             while peer.versions is None and peer.process.poll() is None and self.left(self.o.prepare_seconds) > 0:
                 time.sleep(0.2)
@@ -233,6 +213,13 @@ class Run:
                 peer.process.kill()
                 peer.ready = {}
         self.say("PyTorch is ready")
+        for case in self.cases:
+            try:
+                self.compiled[case.name] = self.pelton.compile(case, self.shape_of(case))
+            except (RuntimeError, subprocess.TimeoutExpired) as error:
+                self.compiled[case.name] = {"failed": str(error)[-300:]}
+                self.say(f"{case.name}: {str(error)[-200:]}")
+        self.say(f"plans: {sum('failed' not in c for c in self.compiled.values())} of {len(self.cases)}")
 
     def measure(self, case):
         entry = {"pelton": dict(self.compiled.get(case.name, {"failed": "was not compiled"})), "torch": {}}

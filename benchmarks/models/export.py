@@ -210,10 +210,20 @@ def to_onnx(model, shape, dtype, path):
                           opset_version=18, dynamo=False, dynamic_axes={"input": {0: "batch"}, "output": {0: "batch"}})
 
 
-def export(name, folder):
+def built(name):
+    """The module, the shape of a sample and its type. Fresh biases are zeros and fresh norms do nothing: a compiler would drop both."""
     make, (shape, dtype) = MODELS[name]
     torch.manual_seed(0)
     model = make().eval()
+    with torch.no_grad():
+        for p in model.parameters():
+            if p.ndim == 1:
+                p.add_(0.02 * torch.randn_like(p))
+    return model, shape, dtype
+
+
+def export(name, folder):
+    model, shape, dtype = built(name)
     path = folder / f"{name}.onnx"
     to_onnx(model, shape, dtype, path)
     truth_input = sample(shape, dtype, 1)
