@@ -133,22 +133,26 @@ class Plain {
     Dims spatial(dims.begin() + 2, dims.end()), to{dims[0], dims[1]}, strides = row_major_strides(spatial);
     for (size_t d = 0; d < spatial.size(); ++d)
       to.push_back(window.out_size(d, spatial[d], c_.node.get_bool("ceil")));
-    int64_t taps = element_count(window.kernel), pixels = element_count(spatial);
-    Dims tap_strides = row_major_strides(window.kernel);
+    const int64_t pixels = element_count(spatial);
+    const bool count_padding = c_.node.get_bool("count_padding");
     std::vector<T> x = load(0), out;
     for_each_index(to, [&](const Dims& o) {
-      int64_t count = 0;
-      T acc = sum<T>(taps, order_, [&](int64_t tap) -> T {
+      // Taps outside add zeros, however many they are.
+      Dims first(spatial.size()), inside(spatial.size());
+      double count = 1;
+      for (size_t d = 0; d < spatial.size(); ++d) {
+        const auto taps = window.taps_inside(d, o[d + 2], spatial[d]);
+        first[d] = taps.first;
+        inside[d] = taps.last - taps.first;
+        const int64_t padded = window.taps_inside(d, o[d + 2], spatial[d] + window.high[d]).last;
+        count *= static_cast<double>(count_padding ? padded : inside[d]);
+      }
+      const Dims tap_strides = row_major_strides(inside);
+      T acc = sum<T>(element_count(inside), order_, [&](int64_t tap) -> T {
         int64_t at = (o[0] * dims[1] + o[1]) * pixels;
-        bool inside = true, padded = true;
-        for (size_t d = 0; d < spatial.size(); ++d) {
-          int64_t position = window.position(d, o[d + 2], tap / tap_strides[d] % window.kernel[d]);
-          inside &= position >= 0 && position < spatial[d];
-          padded &= position < spatial[d] + window.high[d];
-          at += position * strides[d];
-        }
-        count += c_.node.get_bool("count_padding") ? padded : inside;
-        return inside ? x[static_cast<size_t>(at)] : 0;
+        for (size_t d = 0; d < spatial.size(); ++d)
+          at += window.position(d, o[d + 2], first[d] + tap / tap_strides[d] % inside[d]) * strides[d];
+        return x[static_cast<size_t>(at)];
       });
       out.push_back(acc / static_cast<T>(count));
     });

@@ -2,6 +2,7 @@
 #include "ir/ops/pool_eval.h"
 
 #include <cmath>
+#include <limits>
 
 #include "ir/ops/window.h"
 
@@ -38,7 +39,8 @@ int64_t taps_of(const Pool& p, const Dims& o, std::vector<int64_t>& offsets) {
   std::vector<int64_t> longer;
   for (size_t d = 0; d < o.size(); ++d) {
     const auto [first, last] = p.window.taps_inside(d, o[d], p.spatial[d]);
-    padded *= p.window.taps_inside(d, o[d], p.spatial[d] + p.window.high[d]).last;
+    const int64_t taps = p.window.taps_inside(d, o[d], p.spatial[d] + p.window.high[d]).last;
+    if (__builtin_mul_overflow(padded, taps, &padded)) padded = std::numeric_limits<int64_t>::max();
     longer.clear();
     for (int64_t before : offsets)
       for (int64_t k = first; k < last; ++k)
