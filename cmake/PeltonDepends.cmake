@@ -8,6 +8,9 @@ if(PELTON_DEPS_DIR)
   list(PREPEND CMAKE_PREFIX_PATH ${PELTON_DEPS_DIR})
 endif()
 
+# Optional libraries that are off as if they were absent, such as "onednn;boost" (tools/check_without.sh).
+set(PELTON_WITHOUT "" CACHE STRING "Optional libraries to do without")
+
 # dep_<name> from one header (and one library file, if given). REQUIRED by default.
 function(pelton_dep name)
   cmake_parse_arguments(ARG "OPTIONAL" "HEADER;LIBRARY;SUFFIX" "DEFINES" ${ARGN})
@@ -16,7 +19,14 @@ function(pelton_dep name)
   if(ARG_LIBRARY)
     find_library(DEP_${name}_LIBRARY ${ARG_LIBRARY})
   endif()
-  if(NOT DEP_${name}_INCLUDE OR (ARG_LIBRARY AND NOT DEP_${name}_LIBRARY))
+  set(off OFF)
+  if(name IN_LIST PELTON_WITHOUT)
+    if(NOT ARG_OPTIONAL)
+      message(FATAL_ERROR "PELTON_WITHOUT names ${name}, which the build needs")
+    endif()
+    set(off ON)
+  endif()
+  if(off OR NOT DEP_${name}_INCLUDE OR (ARG_LIBRARY AND NOT DEP_${name}_LIBRARY))
     if(NOT ARG_OPTIONAL)
       message(FATAL_ERROR "${name} not found (header ${ARG_HEADER}): run tools/install_deps.sh or set PELTON_DEPS_DIR")
     endif()
@@ -44,18 +54,8 @@ endif()
 pelton_dep(cli11 HEADER CLI/CLI.hpp)
 pelton_dep(json HEADER nlohmann/json.hpp)
 pelton_dep(toml HEADER toml++/toml.h)
-# Off as if the library were absent (tools/check_without.sh).
-option(PELTON_HWY "Use Highway where it is found" ON)
-option(PELTON_ONEDNN "Use oneDNN where it is found" ON)
-foreach(name hwy onednn)
-  string(TOUPPER ${name} upper)
-  if(NOT PELTON_${upper})
-    set(DEP_${name}_INCLUDE DEP_${name}_INCLUDE-NOTFOUND CACHE PATH "" FORCE)
-    set(DEP_${name}_header_off "/off")
-  endif()
-endforeach()
-pelton_dep(hwy HEADER hwy/highway.h${DEP_hwy_header_off} OPTIONAL DEFINES PELTON_HAVE_HWY=1)  # headers only: dispatch is ours
-pelton_dep(onednn HEADER oneapi/dnnl/dnnl.hpp${DEP_onednn_header_off} LIBRARY dnnl OPTIONAL DEFINES PELTON_HAVE_ONEDNN=1)
+pelton_dep(hwy HEADER hwy/highway.h OPTIONAL DEFINES PELTON_HAVE_HWY=1)  # headers only: dispatch is ours
+pelton_dep(onednn HEADER oneapi/dnnl/dnnl.hpp LIBRARY dnnl OPTIONAL DEFINES PELTON_HAVE_ONEDNN=1)
 if(PELTON_HAVE_onednn)
   # Only a build on oneTBB shares the process's one pool; Debian's package is an OpenMP build.
   file(STRINGS ${DEP_onednn_INCLUDE}/oneapi/dnnl/dnnl_config.h runtime
