@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table of a result of run.py as Markdown, and whether its bars are met.
 
-    python3 benchmarks/gpu/report.py RESULT.json [--readme README.md]
+    python3 benchmarks/gpu/report.py RESULT.json [--docs docs/gpu.md] [--readme README.md]
 
-With --readme the table takes the place of what stands between its marks there.
+The table takes the place of what stands between its marks in --docs; its rows at batches 1 and 128 in fp16 and the means of all in
+--readme.
 """
 import argparse
 import json
@@ -43,6 +44,18 @@ def rows(result):
         error = f"{entry['error_against_peer']:.2f}" if "error_against_peer" in entry else "-"
         yield (f"| {case.name} | {figure(ours['ms'])} | {best} | {faster} | {' | '.join(modes)} | "
                f"{figure(ours['floor_ms'])} ({100 * ours['share_of_floor']:.0f}%) | {peak} | {error} |")
+
+
+def short_rows(result):
+    yield "| model | Pelton b1 | eager | CUDA graph | torch.compile | Pelton b128 | eager | CUDA graph | torch.compile |"
+    yield "|---|---|---|---|---|---|---|---|---|"
+    for model in FOUR:
+        cells = []
+        for batch in (1, 128):
+            entry = result["cases"][f"{model} b{batch} fp16"]
+            peer = entry["torch"]["fp16"]
+            cells += [figure(entry["pelton"].get("ms"))] + [figure(peer.get(m)) for m in ("eager", "cudagraph", "compile")]
+        yield f"| {model} | {' | '.join(cells)} |"
 
 
 def bars(result):
@@ -87,17 +100,24 @@ def bars(result):
     yield f"not compared: {', '.join(failed) or 'none'}"
 
 
+def put(path, text):
+    before, rest = path.read_text().split(BEGIN)
+    path.write_text(before + BEGIN + "\n" + text + "\n" + END + rest.split(END)[1])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("result", type=pathlib.Path)
+    parser.add_argument("--docs", type=pathlib.Path)
     parser.add_argument("--readme", type=pathlib.Path)
     options = parser.parse_args()
     result = json.loads(options.result.read_text())
-    text = "\n".join(rows(result))
-    print(text, *bars(result), sep="\n")
+    text, lines = "\n".join(rows(result)), list(bars(result))
+    print(text, *lines, sep="\n")
+    if options.docs:
+        put(options.docs, text + "\n\n" + "\n".join(f"- {line}" for line in lines))
     if options.readme:
-        before, rest = options.readme.read_text().split(BEGIN)
-        options.readme.write_text(before + BEGIN + "\n" + text + "\n" + END + rest.split(END)[1])
+        put(options.readme, "\n".join(short_rows(result)))
 
 
 if __name__ == "__main__":
