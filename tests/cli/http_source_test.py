@@ -2,6 +2,7 @@
 """Sources behind HTTP: a server on loopback that drops, delays, cuts and redirects."""
 import http.server
 import io
+import json
 import os
 import signal
 import socketserver
@@ -9,6 +10,7 @@ import subprocess
 import tarfile
 import threading
 import time
+import urllib.parse
 
 import numpy as np
 import pytest
@@ -45,6 +47,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         s = self.server
         s.requests.append(self.path)
+        if self.path.startswith("/webhdfs/v1/a.tar?"):
+            return self.web_hdfs(urllib.parse.parse_qs(self.path.split("?")[1]))
         if self.path.startswith("/moved.tar"):
             self.send_response(302)
             self.wfile.write(b"".join(self._headers_buffer) + f"Location:{s.target}\r\n".encode())
@@ -78,6 +82,31 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
+    def web_hdfs(self, query):
+        """Of a name node that sends readers on to a data node; ranges are not known there."""
+        s = self.server
+        assert query["user.name"] == ["me"]
+        if query["op"] == ["GETFILESTATUS"]:
+            body = json.dumps({"FileStatus": {"length": len(s.content), "type": s.type, "modificationTime": 1}}).encode()
+        elif "at" not in query:
+            self.send_response(307)
+            self.send_header("Location", f"{s.url}{self.path}&at=data")
+            self.send_header("Content-Length", "0")
+            return self.end_headers()
+        else:
+            first, length = int(query["offset"][0]), int(query["length"][0])
+            body = s.content[first:first + length]
+        cut = s.mode(self.path) == "cut"
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body[:len(body) // 2] if cut else body)
+        if cut:
+            self.wfile.flush()
+            self.close_connection = True
+            self.connection.close()
+
+
 class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
     daemon_threads = True
 
@@ -89,7 +118,7 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
 def server():
     s = Server(("127.0.0.1", 0), Handler)
     s.content, s.requests, s.mode, s.target = shard(), [], lambda range: "good", ""
-    s.pause = 3
+    s.pause, s.type = 3, "FILE"
     s.url = f"http://127.0.0.1:{s.server_port}"
     threading.Thread(target=s.serve_forever, daemon=True).start()
     yield s
@@ -132,6 +161,20 @@ def test_ranges_survive_what_networks_do(pelton, tmp_path, server):
     server.mode, server.target = at_first("good"), server.url + "/a.tar"
     assert batch(pelton, tmp_path, server.url + "/moved.tar").code == 0
     np.testing.assert_array_equal(pixels(tmp_path), expected)
+
+
+def test_web_hdfs(pelton, tmp_path, server):
+    (tmp_path / "a.tar").write_bytes(server.content)
+    assert batch(pelton, tmp_path, "a.tar").code == 0
+    expected = pixels(tmp_path)
+    url = server.url + "/webhdfs/v1/a.tar?user.name=me"
+    for mode in ("good", "cut"):
+        server.mode = at_first(mode)
+        result = batch(pelton, tmp_path, url)
+        assert result.code == 0, result.err
+        np.testing.assert_array_equal(pixels(tmp_path), expected)
+    server.type = "DIRECTORY"
+    assert_error(batch(pelton, tmp_path, url), 1, "describes no file", "DIRECTORY")
 
 
 def test_what_cannot_be_read_is_one_clear_error(pelton, tmp_path, server):

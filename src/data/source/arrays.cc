@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "data/source/http.h"
 #include "data/source/source.h"
 #include "tensor/npy.h"
 #include "tensor/npy_header.h"
@@ -194,7 +195,8 @@ class NpyFile : public Source {
 
 std::unique_ptr<Source> make_npy(const Args& a, const std::string& base) {
   const std::string path = below(base, a.text("path"));
-  if (!path.ends_with(".npz")) return std::make_unique<NpyFile>(path, a.text("field"));
+  const std::string_view name = std::string_view(path).substr(0, is_url(path) ? path.find('?') : path.npos);
+  if (!name.ends_with(".npz")) return std::make_unique<NpyFile>(path, a.text("field"));
   std::vector<std::pair<std::string, Tensor>> fields;
   const auto bytes = std::make_shared<const std::string>(whole_text(path));
   for (auto& [name, t] : with_place(path, [&] { return parse_npz(*bytes, bytes); })) {

@@ -16,9 +16,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
 
+#include "base/json_number.h"
 #include "data/source/curl.h"
 #endif
 
@@ -71,7 +73,7 @@ std::string address_text(const sockaddr* a) {
 }
 
 constexpr int kMostRedirects = 5;
-constexpr size_t kUnwanted = 1 << 16;  // bytes of an error's text that are let pass
+constexpr size_t kUnwanted = 1 << 16;  // bytes of an error's text that are let pass, and of a description
 
 // One request on its way.
 struct Transfer {
@@ -82,6 +84,8 @@ struct Transfer {
   long status = 0;
   int64_t total = -1, start = -1;  // of Content-Range
   std::string tag, date;
+  long wanted = 206;            // 200: the URL itself says which part
+  std::string* text = nullptr;  // takes the body instead of `into`, at most kUnwanted bytes
 };
 
 // Sees every address before it is connected to, those of redirects too.
@@ -98,8 +102,11 @@ curl_socket_t open_socket(void* user, curlsocktype, curl_sockaddr* a) {
 
 size_t take_body(char* data, size_t, size_t n, void* user) {
   auto& t = *static_cast<Transfer*>(user);
-  if (t.status == 200) return 0;  // a whole file that nobody asked for: break off
-  if (t.status != 206) return (t.unwanted += n) > kUnwanted ? 0 : n;  // the text of an error or a redirect
+  if (t.status == 200 && t.wanted != 200) return 0;  // a whole file that nobody asked for: break off
+  if (t.text && t.status == t.wanted)
+    t.text->append(data, std::min(n, kUnwanted - std::min(kUnwanted, t.text->size())));
+  if (t.text || t.status != t.wanted)
+    return (t.unwanted += n) > kUnwanted ? 0 : n;  // the text of an error or a redirect
   const size_t some = std::min(n, t.into.size() - t.received);
   if (some) std::memcpy(t.into.data() + t.received, data, some);
   t.received += some;
@@ -163,7 +170,7 @@ CURLcode ask(const std::string& url, const HttpLimits& limits, int64_t offset, T
   t.allowed = listed(host_of(url));
   const std::string range = cat(offset, "-", offset + static_cast<int64_t>(t.into.size()) - 1);
   c.easy_setopt(h, CURLOPT_URL, url.c_str());
-  c.easy_setopt(h, CURLOPT_RANGE, range.c_str());
+  if (t.wanted == 206) c.easy_setopt(h, CURLOPT_RANGE, range.c_str());
   c.easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
   c.easy_setopt(h, CURLOPT_PROTOCOLS_STR, "http,https");
   c.easy_setopt(h, CURLOPT_FOLLOWLOCATION, 0L);
@@ -187,13 +194,13 @@ CURLcode ask(const std::string& url, const HttpLimits& limits, int64_t offset, T
 std::string request(const std::string& url, const HttpLimits& limits, int64_t offset, Transfer& t,
                     bool& final) {
   const CurlApi& c = curl();
-  const std::span<uint8_t> into = t.into;
+  const Transfer asked = t;
   std::string at = url;
   CURLcode code = CURLE_OK;
   final = true;
   for (int hop = 0;; ++hop) {
-    t = {};
-    t.into = into;
+    t = asked;
+    if (t.text) t.text->clear();
     code = ask(at, limits, offset, t);
     if (given_up()) fail(ErrorCode::cancelled, "the pipeline was closed", url);
     char* next = nullptr;
@@ -205,14 +212,15 @@ std::string request(const std::string& url, const HttpLimits& limits, int64_t of
     if (!is_url(lowered(at.substr(0, 8)))) return cat("a redirect leads to ", at, ", which is no HTTP URL");
   }
   if (!t.refused.empty()) return cat("the address ", t.refused, " is private and not in PELTON_HTTP_ALLOW");
-  if (t.status == 200) return "the server does not answer ranges";
+  if (t.status == 200 && t.wanted != 200) return "the server does not answer ranges";
   final = code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_URL_MALFORMAT ||
           code == CURLE_PEER_FAILED_VERIFICATION;
   if (code != CURLE_OK) return c.easy_strerror(code);
   if (t.status == 429 || t.status >= 500) return cat("the server answers ", t.status);
   final = true;
-  if (t.status != 206) return cat("the server answers ", t.status);
-  if (t.start != offset) return cat("the server answers bytes from ", t.start, " when asked from ", offset);
+  if (t.status != t.wanted) return cat("the server answers ", t.status);
+  if (t.wanted == 206 && t.start != offset)
+    return cat("the server answers bytes from ", t.start, " when asked from ", offset);
   final = false;
   if (t.received < t.into.size())
     return cat("the body ended after ", t.received, " of ", t.into.size(), " bytes");
@@ -229,6 +237,21 @@ void pause(int64_t& wait_ms, const std::string& url) {
   wait_ms = std::min<int64_t>(2 * wait_ms, 5000);
 }
 
+// WebHDFS has operations instead of ranges.
+bool is_web_hdfs(const std::string& url) {
+  return url.find("/webhdfs/v1/") != url.npos;
+}
+std::string operation(const std::string& url, const std::string& query) {
+  return cat(url, url.find('?') == url.npos ? "?" : "&", query);
+}
+int64_t length_of(const std::string& status, const std::string& url) {
+  const auto j = nlohmann::json::parse(status, nullptr, false);
+  const auto file = j.is_object() ? j.find("FileStatus") : j.end();
+  if (file == j.end() || !file->is_object() || !file->contains("length") || file->value("type", "") != "FILE")
+    fail(ErrorCode::io, cat("the server's answer describes no file: ", status.substr(0, 200)), url);
+  return json_integer((*file)["length"]);
+}
+
 }  // namespace
 
 HttpFile::HttpFile(std::string url, HttpLimits limits) : url_(std::move(url)), limits_(limits) {
@@ -236,10 +259,16 @@ HttpFile::HttpFile(std::string url, HttpLimits limits) : url_(std::move(url)), l
   int64_t wait = limits_.wait_ms;
   for (int attempt = 1;; ++attempt) {
     Transfer t;
-    t.into = {&first, 1};
+    std::string status;
     bool final = false;
-    const std::string why = request(url_, limits_, 0, t, final);
+    if (is_web_hdfs(url_))
+      t.wanted = 200, t.text = &status;
+    else
+      t.into = {&first, 1};
+    const std::string why =
+        request(t.text ? operation(url_, "op=GETFILESTATUS") : url_, limits_, 0, t, final);
     if (t.status == 416) return;  // empty
+    if (why.empty() && t.text) t.total = length_of(status, url_);
     if (why.empty() && t.total < 0)
       fail(ErrorCode::io, "the server does not say how large the file is", url_);
     if (why.empty()) {
@@ -261,7 +290,12 @@ void HttpFile::read(int64_t offset, std::span<uint8_t> into) const {
     Transfer t;
     t.into = into;
     bool final = false;
-    const std::string why = request(url_, limits_, offset, t, final);
+    std::string target = url_;
+    if (is_web_hdfs(url_)) {
+      t.wanted = 200;
+      target = operation(url_, cat("op=OPEN&offset=", offset, "&length=", into.size()));
+    }
+    const std::string why = request(target, limits_, offset, t, final);
     const std::string& tag = t.tag.empty() ? t.date : t.tag;
     if (t.status == 206 &&
         ((t.total >= 0 && t.total != size_) || (!tag_.empty() && !tag.empty() && tag != tag_)))

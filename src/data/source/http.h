@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files behind HTTP and HTTPS, read by ranges. Failures that pass (drops, cut bodies, silence, 429 and 5xx)
-// are tried again, from the byte that is missing. libcurl is opened when the first URL is.
+// are tried again, from the byte that is missing. A WebHDFS file (/webhdfs/v1/ in its path) is read
+// by that protocol's operations. libcurl is opened when the first URL is.
 //
 // Whoever runs the process says what may be reached, never the pipeline file: addresses of this machine and
 // of private networks are refused unless PELTON_HTTP_ALLOW (host names and addresses, comma-separated) names
