@@ -67,6 +67,7 @@ test-gpu:
 	LD_LIBRARY_PATH=$(CURDIR)/.carry/lib:$$LD_LIBRARY_PATH build/cuda-release/test_backend_cuda
 	LD_LIBRARY_PATH=$(CURDIR)/.carry/lib:$$LD_LIBRARY_PATH build/cuda-release/test_gpu
 	LD_LIBRARY_PATH=$(CURDIR)/.carry/lib:$$LD_LIBRARY_PATH build/cuda-release/test_data -tc='nvjpeg*'
+	LD_LIBRARY_PATH=$(CURDIR)/.carry/lib:$$LD_LIBRARY_PATH python3 tests/gpu/train_resume.py build/cuda-release/pelton
 
 # Seeded faults that the tests must catch, and the parsers under a fuzzer. Slower, and apart from the checks of a change.
 test-mutants: build

@@ -355,11 +355,15 @@ class StepBuilder {
       s_.graph.slots[i].next = b_.select(finite_, s_.graph.slots[i].next, s_.graph.slots[i].old_value);
     }
     ValueId zero = b_.scalar(DType::f32, 0), guarded_rate = b_.select(finite_, rate, zero);
+    std::vector<Update> updates;
+    std::vector<Update*> all;
+    updates.reserve(values_.size());
     for (size_t i = 0; i < values_.size(); ++i) {
       const std::string& name = s_.trained[i];
       const ParameterGroup* g = group_of(o_, name);
       b_.set_name(cat(kUpdate, "/", name));
-      Update u(b_, args_, name);
+      Update& u = updates.emplace_back(b_, args_, name);
+      all.push_back(&u);
       u.value = values_[i];
       ValueId grad = b_.cast(grads_[i], DType::f32);
       u.grad = b_.select(finite_, factor_ ? b_.mul(grad, factor_) : grad, zero);
@@ -367,9 +371,14 @@ class StepBuilder {
       u.lr = g && g->lr_scale != 1 ? b_.mul(guarded_rate, b_.like(rate, g->lr_scale)) : guarded_rate;
       u.count = count;
       u.weight_decay = g && g->weight_decay ? *g->weight_decay : args_.number("weight_decay");
+    }
+    b_.set_name(kUpdate);
+    if (def_.prepare) def_.prepare(all);
+    for (Update& u : updates) {
+      b_.set_name(cat(kUpdate, "/", u.name));
       ValueId fresh = def_.update(u);
       for (auto [slot, v] : u.next) s_.graph.slots[slot].next = v;
-      s_.graph.slots[net_.slots().at(name)].next = fresh;
+      s_.graph.slots[net_.slots().at(u.name)].next = fresh;
       if (o_.average > 0) average(u, fresh);
     }
   }

@@ -154,3 +154,40 @@ TEST_CASE("patterns: a star stands for any text") {
   CHECK(!matches("*.bias", "bias_like"));
   CHECK(matches("*", ""));
 }
+
+TEST_CASE("muon: matrices of one shape are one batch of products, and move as they do alone") {
+  const OptimizerDef& def = find_optimizer("muon");
+  data::Args args(def.schema, {}, "test");
+  const std::vector<Dims> shapes = {{6, 4}, {6, 4}, {3, 5}, {6, 2, 2}, {7}};
+  for (bool together : {false, true}) {
+    ir::Graph g;
+    ir::Builder b(g);
+    std::vector<Update> updates;
+    std::vector<Update*> all;
+    updates.reserve(shapes.size());
+    std::vector<ir::HostValue> in;
+    for (size_t i = 0; i < shapes.size(); ++i) {
+      ir::Slot p{.name = cat("p", i), .type = ir::Type::tensor(DType::f32, to_shape(shapes[i]))};
+      p.initial = test::uniform_tensor(p.name, shapes[i]);
+      const ir::Type type = p.type;
+      Update& u = updates.emplace_back(b, args, p.name);
+      all.push_back(&u);
+      u.value = g.add_slot(std::move(p));
+      u.grad = g.add_input(type, cat("grad", i));
+      in.emplace_back(test::uniform_tensor(cat("grad ", i), shapes[i]));
+    }
+    const ir::ValueId count = g.add_input(ir::Type::tensor(DType::f64, {}), "count");
+    in.emplace_back(Tensor::scalar<double>(1));
+    for (Update& u : updates) u.count = count, u.lr = b.scalar(DType::f32, 0.5);
+    if (together) def.prepare(all);
+    for (Update& u : updates) g.add_output(def.update(u), u.name);
+    int64_t products = 0;
+    for (ir::NodeId id : g.order()) products += g[id].is("matmul");
+    // Of five iterations, for [6,4] and what counts as such, and for [3,5].
+    CHECK(products == 5 * 3 * (together ? 2 : 4));
+    static std::vector<ir::HostValue> alone;
+    const std::vector<ir::HostValue> got = interp::run(g, in).outputs;
+    if (!together) alone = got;
+    for (size_t i = 0; i < got.size(); ++i) CHECK(got[i].tensor.same_bytes(alone[i].tensor));
+  }
+}

@@ -31,6 +31,7 @@ class Update {
   ValueId lr;           // f32 scalar, the group's scale in it
   ValueId count;        // f64 scalar: number of this update, from 1
   double weight_decay = 0;
+  ValueId direction;  // from OptimizerDef::prepare; none: not made yet
 
   // State of the parameter: slot "optimizer.WHAT.NAME", zeros at first.
   ValueId state(std::string_view what);
@@ -66,6 +67,8 @@ class Update {
 struct OptimizerDef {
   data::Schema schema;         // name, options; every one has lr and weight_decay
   ValueId (*update)(Update&);  // the parameter's next value
+  // Before the updates, for all parameters together: what is cheaper at once. May be null.
+  void (*prepare)(const std::vector<Update*>&) = nullptr;
 };
 
 const std::vector<OptimizerDef>& optimizers();
