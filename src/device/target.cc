@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "base/memory_limit.h"
 #include "base/thread_pool.h"
 
 namespace pelton::device {
@@ -64,7 +65,7 @@ Target detect_cpu(int threads) {
   t.threads = threads > 0 ? threads : pelton::threads();
   t.l1_bytes = cache_bytes(_SC_LEVEL1_DCACHE_SIZE, t.l1_bytes);
   t.l2_bytes = cache_bytes(_SC_LEVEL2_CACHE_SIZE, t.l2_bytes);
-  t.memory_bytes = cache_bytes(_SC_PHYS_PAGES, 0) * cache_bytes(_SC_PAGESIZE, 0);
+  t.memory_bytes = physical_memory_bytes();
   return t;
 }
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "interp/interpreter.h"
 
+#include <set>
+
+#include "base/memory_limit.h"
 #include "ir/op.h"
 
 namespace pelton::interp {
@@ -81,6 +84,7 @@ class Run {
     EvalContext context{g_, n, inputs, outputs, symbols_, options_.random, nested};
     if (!n.op->eval)
       fail(ErrorCode::unsupported_op, cat("op ", n.op->name, " has no reference function"), g_.describe(id));
+    for (ValueId v : n.outputs) check_fits(v, id);
     try {
       n.op->eval(context);
     } catch (const Error& e) {
@@ -91,6 +95,23 @@ class Run {
   }
 
  private:
+  // Evaluation lays out more than its results: sizes that no memory holds are refused before. A machine may
+  // have more than its memory, by swapping.
+  void check_fits(ValueId v, NodeId id) const {
+    const Type& type = g_.type(v);
+    static const int64_t memory = physical_memory_bytes();
+    if (!type.is_tensor() || !type.ranked || type.dtype == DType::string || memory == 0) return;
+    std::set<std::string> names;
+    for (const Dim& d : type.shape) d.collect_symbols(names);
+    for (const std::string& name : names)
+      if (!symbols_.count(name)) return;
+    const Dims dims = eval(type.shape, symbols_);
+    if (const int64_t bytes = physical_bytes(type, dims); bytes / 4 > memory)
+      fail(ErrorCode::out_of_memory,
+           cat("a result of shape ", dims, " takes ", bytes, " bytes, there are ", memory, " of memory"),
+           g_.describe(id), "use smaller inputs");
+  }
+
   static Tensor initial(const Slot& s) {
     if (s.initial.defined()) return s.initial;
     auto dims = as_dims(s.type.shape);

@@ -43,6 +43,16 @@ TEST_CASE("roi_align refuses a box that would take hours to sample") {
     CHECK_THROWS_WITH_AS(run(right), doctest::Contains("box 0 has cells of"), Error);
 }
 
+TEST_CASE("a result that no memory holds is refused before anything is laid out for it") {
+  const char* text = R"(graph "g"(%x: f32[1]) {
+    %0 = broadcast_to(%x) {dims = [1000000000000, 4]} : f32[1000000000000,4]
+    return %0
+  })";
+  CHECK_THROWS_WITH_AS(run_text(text, {Tensor::from<float>({1}, {2})}),
+                       doctest::Contains("a result of shape [1000000000000,4] takes 16000000000000 bytes"),
+                       Error);
+}
+
 TEST_CASE("integers wrap, division by zero is zero") {
   auto out = run_text(R"(graph "g"(%a: i8[3], %b: i8[3]) {
     %0 = add(%a, %b) : i8[3]
