@@ -170,10 +170,11 @@ void DeviceFrame::upload_state() {
     if (owner_[i] != i) continue;
     if (const Shared& s = shared_[i]; s.with) {
       state_at_[i] = s.with->settled_state(s.slot);
+      state_on_device_[i] = false;  // no longer its own
       continue;
     }
-    const Tensor& t = state_[i];
-    if (state_on_device_[i] || !t.defined() || t.dtype() == DType::string) continue;
+    if (state_on_device_[i] || !state_[i].defined() || state_[i].dtype() == DType::string) continue;
+    const Tensor& t = own_state(i);
     stream_->upload(state_memory(i, t.bytes()), t.data(), t.bytes());
     state_on_device_[i] = true;
   }

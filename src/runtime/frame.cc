@@ -115,7 +115,15 @@ void Frame::reset_state() {
 
 const Tensor& Frame::state(size_t slot) {
   const Shared& s = shared_[owner_[slot]];
-  return s.with ? s.with->state(s.slot) : state_[owner_[slot]];
+  return s.with ? s.with->state(s.slot) : own_state(owner_[slot]);
+}
+
+const Tensor& Frame::own_state(size_t slot) const {
+  const Tensor& t = state_[slot];
+  if (!t.data() && t.count() > 0)
+    fail(ErrorCode::usage, "was shared and has no value of its own",
+         cat("state slot '", region_.graph().slots[slot].name, "'"), "share or set it again before the run");
+  return t;
 }
 
 void Frame::share_state(size_t slot, Frame& with, size_t of) {

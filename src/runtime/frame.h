@@ -85,6 +85,7 @@ class Frame {
   void* kept_memory(const Step& step);  // of a stateful kernel; zeros at first
   ir::HostValue value_of(const Ref& ref, void* at, bool plain, int64_t rows = 0) const;
   ir::HostValue result(ir::ValueId v);
+  const Tensor& own_state(size_t slot) const;  // of a slot that owns storage; an error where it was shared
   void own(ir::HostValue& value, const std::vector<ir::HostValue>& inputs) const;
   void grow_arena(int64_t bytes);
   void drop_arena();

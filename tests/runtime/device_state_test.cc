@@ -250,6 +250,8 @@ TEST_CASE("device state: another context reads it without a copy, as it is then"
   r.share_state(0, fresh, 0);
   CHECK(r.run_tensors({filled(2)})[0].get_double(0) == 18);
   r.end_sharing();
+  test::expect_error(ErrorCode::usage, {"state slot 's'", "no value of its own"},
+                     [&] { r.run_tensors({filled(2)}); });
   r.set_state(0, filled(4));
   CHECK(r.run_tensors({filled(2)})[0].get_double(0) == 8);
   test::expect_error(ErrorCode::usage, {"state slot 's'", "which changes"}, [&] { w.share_state(0, r, 0); });
