@@ -45,7 +45,7 @@ TEST_CASE("roi_align refuses a box that would take hours to sample") {
 
 TEST_CASE("a result that no memory holds is refused before anything is laid out for it") {
   const char* text = R"(graph "g"(%x: f32[1]) {
-    %0 = broadcast_to(%x) {dims = [1000000000000, 4]} : f32[1000000000000,4]
+    %0 = broadcast_to(%x) {dims = dims[1000000000000, 4]} : f32[1000000000000,4]
     return %0
   })";
   CHECK_THROWS_WITH_AS(run_text(text, {Tensor::from<float>({1}, {2})}),
