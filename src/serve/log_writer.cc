@@ -40,6 +40,41 @@ std::string time_text() {
   return time;
 }
 
+// Bytes of the character of UTF-8 that `s` begins with; 0 if it is none that may be shown.
+size_t shown_bytes(std::string_view s) {
+  const auto at = [&](size_t i) { return i < s.size() ? static_cast<unsigned char>(s[i]) : 0u; };
+  const unsigned first = at(0);
+  if (first < 0x80) return first >= 0x20 && first != 0x7f;
+  const size_t n = first >= 0xf0 && first < 0xf5 ? 4 : first >= 0xe0 ? 3 : first >= 0xc2 ? 2 : 0;
+  if (n == 0 || first >= 0xf5) return 0;
+  for (size_t i = 1; i < n; ++i)
+    if ((at(i) & 0xc0) != 0x80) return 0;
+  if (first == 0xc2 && at(1) < 0xa0) return 0;  // control characters of the upper half
+  return n;
+}
+
+// Messages quote what models print and what files are named: nothing of that may steer a terminal, look like
+// a message of its own or break the encoding of the log.
+std::string printable(std::string_view message, std::string_view line_break) {
+  static constexpr char kHex[] = "0123456789abcdef";
+  std::string out;
+  while (!message.empty()) {
+    const char c = message[0];
+    size_t n = shown_bytes(message);
+    if (n || c == '\t') {
+      out += message.substr(0, n = std::max<size_t>(n, 1));
+    } else if (c == '\n') {
+      out += line_break;
+      n = 1;
+    } else {
+      out += {'\\', 'x', kHex[static_cast<unsigned char>(c) >> 4], kHex[c & 15]};
+      n = 1;
+    }
+    message.remove_prefix(n);
+  }
+  return out;
+}
+
 class LogWriter {
  public:
   explicit LogWriter(const std::string& path) : to_file_(!path.empty()) {
@@ -51,13 +86,8 @@ class LogWriter {
   }
 
   void add(LogLevel level, const char* message) {
-    std::string line;
-    for (const char* c = message; *c; ++c) {
-      if (*c == '\n' && to_file_)  // one message, one line
-        line += "\\n";
-      else
-        line += *c;
-    }
+    // In a file one message is one line; people read further lines behind an indent.
+    std::string line = printable(message, to_file_ ? "\\n" : "\n  ");
     const std::string_view name = level == LogLevel::warn ? "warning" : to_string(level);
     line = to_file_ ? cat(time_text(), " ", to_string(level), " ", line, "\n")
                     : cat("pelton: ", name, ": ", line, "\n");

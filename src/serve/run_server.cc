@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
+#include <mutex>
 #include <thread>
 
 #include "base/clock.h"
@@ -13,6 +16,7 @@
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/thread_pool.h"
+#include "serve/engine/worker_process.h"
 #include "serve/grpc/server.h"
 #include "serve/http/server.h"
 #include "serve/log_writer.h"
@@ -104,6 +108,39 @@ void print_ready(const FrontEnds& f, bool json) {
   std::fflush(stdout);
 }
 
+// What does not end by itself when the time to stop is over: processes of models are killed, so that their
+// requests end with an error, and if something is still under way after that, the server ends without it.
+class LastResort {
+ public:
+  LastResort(std::chrono::duration<double> left, int status) {
+    thread_ = std::thread([this, left, status] {
+      std::unique_lock lock(mutex_);
+      if (ended_.wait_for(lock, left + kGrace, [&] { return done_; })) return;
+      log_error("the time to stop is over: what is still under way is given up");
+      WorkerProcess::kill_all();
+      if (ended_.wait_for(lock, kGrace, [&] { return done_; })) return;
+      WorkerProcess::kill_all();  // those that were started again
+      stop_log_writer();
+      std::_Exit(status);
+    });
+  }
+  ~LastResort() {
+    {
+      std::lock_guard lock(mutex_);
+      done_ = true;
+    }
+    ended_.notify_all();
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  static constexpr auto kGrace = std::chrono::seconds(1);
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool done_ = false;
+  std::thread thread_;
+};
+
 }  // namespace
 
 int run_server(const ServeOptions& options, const BackendTable& backends, bool json) {
@@ -148,8 +185,12 @@ int run_server(const ServeOptions& options, const BackendTable& backends, bool j
   const Stopwatch watch;
   while (!ports.drained() && watch.seconds() < options.exit_timeout_s)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  core.stop();
-  ports.stop();
+  {
+    const LastResort last_resort(
+        std::chrono::duration<double>(std::max(0.0, options.exit_timeout_s - watch.seconds())), 128 + signal);
+    core.stop();
+    ports.stop();
+  }
   if (json) std::printf("{\"event\":\"stopped\",\"signal\":%d,\"final\":true}\n", signal);
   return 128 + signal;
 }

@@ -60,6 +60,9 @@ def test_infer_json_and_binary_in_every_mix(server):
     size = int(headers["Inference-Header-Content-Length"])
     output = json.loads(data[:size])["outputs"][0]
     assert output["parameters"]["binary_data_size"] == 8 and struct.unpack("<2f", data[size:]) == (4, 5)
+    # the largest number that a type has, and what rounds to it
+    most, = struct.unpack("<f", b"\xff\xff\x7f\x7f")
+    assert server.infer("id", [3.4028235e38, -3.40282356e38])[1]["outputs"][0]["data"] == [most, -most]
     # strings
     _, r = server.infer("text", ["a", "", "ü\n\"x\""], "BYTES")
     assert r["outputs"][0]["data"] == ["a", "", "ü\n\"x\""]
@@ -83,7 +86,10 @@ def test_compression_both_ways(server, pack, coding):
     ({"inputs": []}, 400, "'INPUT0' is missing"),
     ({"inputs": [{"name": "INPUT0", "datatype": "FP99", "shape": [1], "data": [1]}]}, 400, "unknown datatype 'FP99'"),
     ({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [-1], "data": [1]}]}, 400, "non-negative integers"),
-    ({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [2**62, 2**62], "data": [1]}]}, 400, "1 elements"),
+    ({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [2**62, 2**62], "data": [1]}]}, 400,
+     "1 elements, its shape [4611686018427387904,4611686018427387904] needs more than 2^63"),
+    ({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1], "data": [3.4028236e38]}]}, 400, "expects numbers in range at element 0"),
+    ({"inputs": [{"name": "INPUT0", "datatype": "FP16", "shape": [1], "data": [-65520]}]}, 400, "expects numbers in range at element 0"),
     ({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1], "data": ["x"]}]}, 400, "expects numbers at element 0"),
     ({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1], "data": [1]}], "outputs": [{"name": "NO"}]}, 400, "unexpected inference output 'NO'"),
     ({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1], "parameters": {"binary_data_size": 4}}]}, 400, "only 0 bytes are left"),

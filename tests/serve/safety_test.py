@@ -251,6 +251,19 @@ def test_sigterm_answers_what_is_under_way(serve):
     assert server.process.wait(10) == 143
 
 
+def test_sigterm_waits_no_longer_than_it_is_told(serve):
+    """A request that does not end is given up."""
+    add_model(serve.repository, "long", identity(more='parameters { key: "execute_delay_ms" value { string_value: "60000" } }'))
+    server = serve("--exit-timeout-secs=1")
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as s:
+        s.sendall(infer_head(length=len(BODY), model="long") + BODY)
+        time.sleep(0.3)
+        began = time.time()
+        status, err = server.stop()
+    assert status == 128 + signal.SIGTERM and "the time to stop is over" in err
+    assert time.time() - began < 10
+
+
 def test_starts_fast_and_idles_at_rest(serve):
     server = serve()
 

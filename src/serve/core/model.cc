@@ -164,7 +164,8 @@ void Model::check(Request& request) const {
                __builtin_mul_overflow(*count, static_cast<int64_t>(bits(t.dtype) / 8), &need) ||
                static_cast<uint64_t>(need) != t.data.size) {
       fail(ErrorCode::bad_shape, cat("input '", t.name, "' for model '", m, "' holds ", t.data.size,
-                                     " bytes, shape ", t.dims, " of ", wire_name(t.dtype), " needs ", need));
+                                     " bytes, shape ", t.dims, " of ", wire_name(t.dtype), " needs ",
+                                     need > 0 || *count == 0 ? cat(need) : "more than 2^63"));
     }
     if (batched) {
       const int64_t rows = t.dims[0];

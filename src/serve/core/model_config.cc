@@ -172,7 +172,7 @@ WarmupSample read_warmup(const Node& n) {
     in.dtype = *t;
     in.dims = v->integers("dims");
     auto count = checked_count(in.dims);
-    if (!count || *count > (int64_t{1} << 31))
+    if (!count || *count > kMaxConfigTensor)
       fail(ErrorCode::bad_shape,
            cat("model_warmup '", w.name, "' input '", in.name, "' has unusable dims ", in.dims));
     in.file = v->string("input_data_file");

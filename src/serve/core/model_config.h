@@ -121,6 +121,12 @@ struct EnsembleStep {
   std::map<std::string, std::string> outputs;  // step output -> ensemble tensor
 };
 
+// Bytes that a tensor named by a configuration, a warm-up sample or an initial state, may have.
+inline constexpr int64_t kMaxConfigTensor = int64_t{1} << 30;
+inline int64_t element_bytes(DType t) {  // at least, for BYTES
+  return t == DType::string ? 4 : bits(t) / 8;
+}
+
 struct WarmupInput {
   std::string name;
   DType dtype = DType::f32;

@@ -16,6 +16,7 @@ std::string id_text(const SequenceId& id) {
   return id.text.empty() ? cat(id.number) : cat("'", id.text, "'");
 }
 
+constexpr size_t kMaxSlots = 1 << 20;
 constexpr auto kAtOnce = Clock::time_point::max();
 
 }  // namespace
@@ -36,10 +37,11 @@ SequenceScheduler::SequenceScheduler(const ModelConfig& config, const ModelDir& 
     TensorValue t{s.input, s.dtype, s.initial_dims, {}};
     if (config.max_batch > 0) t.dims.insert(t.dims.begin(), 1);
     const auto count = checked_count(t.dims);
-    if (!count || *count > (int64_t{1} << 31))
-      fail(ErrorCode::limit, cat("the initial state '", s.input, "' of shape ", t.dims, " is too large"));
+    if (!count || *count > kMaxConfigTensor / element_bytes(s.dtype))
+      fail(ErrorCode::limit, cat("the initial state '", s.input, "' of shape ", t.dims, " has more than ",
+                                 kMaxConfigTensor, " bytes"));
     if (!s.data_file.empty()) {
-      t.data = Blob::from(dir.read("initial_state/" + s.data_file, size_t{1} << 32));
+      t.data = Blob::from(dir.read("initial_state/" + s.data_file, kMaxConfigTensor));
     } else if (s.dtype == DType::string) {
       std::string empty;
       for (int64_t i = 0; i < *count; ++i) append_bytes_element(empty, "");
@@ -60,6 +62,11 @@ SequenceScheduler::SequenceScheduler(const ModelConfig& config, const ModelDir& 
          cat("field 'sequence_batching.oldest.preserve_ordering' is not supported with ", config.instances,
              " instances"),
          config.name, "use one instance, which answers in order");
+  if (slots_ * static_cast<size_t>(config.instances) > kMaxSlots)
+    fail(ErrorCode::limit,
+         cat("the model asks for ", slots_, " places of sequences in each of ", config.instances,
+             " instances, at most ", kMaxSlots, " are allowed in all"),
+         config.name, "lower max_batch_size or max_candidate_sequences");
   for (int i = 0; i < config.instances; ++i) instances_.push_back(engine_->make_instance(i));
   places_.assign(instances_.size(), std::vector<SequencePtr>(slots_));
   has_thread_.assign(instances_.size(), 0);

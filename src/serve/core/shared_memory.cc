@@ -17,6 +17,14 @@ namespace {
 constexpr size_t kMaxRegions = 4096;
 constexpr size_t kMappedBytes = 16 << 10;  // smaller inputs are copied: cheaper than the pages' faults
 
+// Whether the bytes, an input of the same region as it came, would change while they are written to `offset`.
+bool written_over(const Blob& b, const GuardedMap& map, size_t offset) {
+  const auto from = reinterpret_cast<uintptr_t>(b.data), begin = reinterpret_cast<uintptr_t>(map.data());
+  if (from < begin || from - begin >= map.size()) return false;
+  const size_t at = from - begin;
+  return at != offset && (at < offset ? offset - at : at - offset) < b.size;
+}
+
 }  // namespace
 
 void SharedMemory::require() const {
@@ -43,7 +51,7 @@ void SharedMemory::add(const std::string& name, const std::string& key, uint64_t
   region->size = size;
   region->fd = Fd(::shm_open(cat("/", bare).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0));
   if (region->fd.get() < 0)
-    fail(errno == ENOENT ? ErrorCode::not_found : ErrorCode::io,
+    fail(errno == ENOENT ? ErrorCode::not_found : ErrorCode::bad_name,
          cat("cannot open the shared memory of region '", name, "': ", std::strerror(errno)));
   struct stat st {};
   if (::fstat(region->fd.get(), &st) != 0 || static_cast<uint64_t>(st.st_size) < end)
@@ -176,6 +184,11 @@ void SharedMemory::store(Response& response, const std::vector<RequestedOutput>&
     if (!r->gpu &&
         (::fstat(r->fd.get(), &st) != 0 || static_cast<uint64_t>(st.st_size) < r->offset + r->size))
       fail(ErrorCode::bad_shape, cat("shared memory region '", o.region, "' was truncated"));
+    if (r->map && written_over(t.data, *r->map, o.region_offset)) {
+      auto copy = allocate_bytes(t.data.size);
+      std::memcpy(copy.get(), t.data.data, t.data.size);
+      t.data = {copy.get(), t.data.size, copy};
+    }
     if (r->gpu && t.data.size) r->gpu->write(t.data.data, o.region_offset, t.data.size);
     for (size_t at = r->gpu ? t.data.size : 0; at < t.data.size;) {
       const ssize_t n = ::pwrite(r->fd.get(), t.data.data + at, t.data.size - at,

@@ -13,10 +13,11 @@ TensorValue make_input(const WarmupInput& w, int64_t batch, const ModelDir& dir)
   TensorValue t{w.name, w.dtype, w.dims, {}};
   if (batch > 0) t.dims.insert(t.dims.begin(), batch);
   const auto count = checked_count(t.dims);
-  if (!count || *count > (int64_t{1} << 31))
-    fail(ErrorCode::limit, cat("warm-up input '", w.name, "' of shape ", t.dims, " is too large"));
+  if (!count || *count > kMaxConfigTensor / element_bytes(w.dtype))
+    fail(ErrorCode::limit, cat("warm-up input '", w.name, "' of shape ", t.dims, " has more than ",
+                               kMaxConfigTensor, " bytes"));
   if (w.source == WarmupInput::Source::file) {
-    t.data = Blob::from(dir.read("warmup/" + w.file, size_t{1} << 32));
+    t.data = Blob::from(dir.read("warmup/" + w.file, kMaxConfigTensor));
     if (batch > 1) {  // the file holds one row
       std::string all;
       for (int64_t i = 0; i < batch; ++i) all.append(t.data.data, t.data.size);

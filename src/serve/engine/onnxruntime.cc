@@ -111,7 +111,12 @@ class OrtInstance final : public TensorInstance {
                     OrtLibrary::element_type(t.dtype), &v);
       auto kept = library_.own(v, L::kReleaseValue);
       std::vector<std::string> texts;  // they end with a zero
-      for (std::string_view s : split_bytes(t.data.data, t.data.size)) texts.emplace_back(s);
+      for (std::string_view s : split_bytes(t.data.data, t.data.size)) {
+        if (s.find('\0') != s.npos)
+          fail(ErrorCode::bad_format,
+               cat("a text of input '", t.name, "' holds a zero byte, where ONNX Runtime ends it"));
+        texts.emplace_back(s);
+      }
       std::vector<const char*> pointers;
       for (const std::string& s : texts) pointers.push_back(s.c_str());
       library_.call(L::kFillStringTensor, v, pointers.data(), pointers.size());

@@ -70,6 +70,13 @@ void metric_from_model(ServerServices& services, const std::string& model, const
   }
 }
 
+// What is being handled, about an answer that cannot be read: the model's fault and not its client's.
+Error wrong_answer(const std::string& model) {
+  const Error e = error_from_current_exception(model);
+  if (e.code() == ErrorCode::busy || e.code() == ErrorCode::out_of_memory) return e;
+  return Error(ErrorCode::plugin, e.message(), model, e.fix());
+}
+
 // Instances count within their group.
 std::string instance_name(const ModelConfig& config, int index) {
   const std::string& group = config.places[static_cast<size_t>(index)].group;
@@ -361,11 +368,8 @@ void PythonInstance::executed(const Frame& frame) {
   BatchRun& run = *flight->run;
   try {
     read_executed(frame, config_, run);
-  } catch (const Error& e) {
-    run.fail(e);
-  } catch (
-      const std::exception& e) {  // JSON of other types than belong there: the execution ends all the same
-    run.fail(Error(ErrorCode::bad_format, e.what(), config_.name));
+  } catch (...) {  // the execution ends all the same
+    run.fail(wrong_answer(config_.name));
   }
   const int64_t took = static_cast<int64_t>((run.infer_end - run.input_end).count());
   slowest_ns_.store(std::max({took, int64_t{1}, slowest_ns_.load(std::memory_order_relaxed) * 15 / 16}),
@@ -479,7 +483,11 @@ void PythonInstance::respond(const Json& m, const Frame& f) {
       response.emplace().error = Error(ErrorCode::busy, "the server holds as many bytes of answers as it may",
                                        config_.name, "retry later");
     } else {
-      response = read_response(m["response"], f, config_);
+      try {
+        response = read_response(m["response"], f, config_);
+      } catch (const std::exception&) {
+        response.emplace().error = wrong_answer(config_.name);
+      }
     }
   }
   // Only this thread removes requests while the process lives, so the request stays valid outside the lock.

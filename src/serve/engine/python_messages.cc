@@ -129,8 +129,8 @@ Error read_error(const Json& j) {
 void check_types(Response& r, const ModelConfig& config) {
   auto check = [&](const TensorValue& t, const std::string& name, DType dtype) {
     if (t.name == name && t.dtype != dtype)
-      r.error = Error(ErrorCode::bad_type, cat("output '", name, "' is ", wire_name(t.dtype),
-                                               ", the configuration says ", wire_name(dtype)));
+      r.error = Error(ErrorCode::plugin, cat("output '", name, "' is ", wire_name(t.dtype),
+                                             ", the configuration says ", wire_name(dtype)));
   };
   for (const TensorValue& t : r.outputs) {
     for (const TensorSpec& spec : config.outputs) check(t, spec.name, spec.dtype);

@@ -12,7 +12,9 @@
 
 #include <cerrno>
 #include <cstring>
+#include <mutex>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -43,6 +45,10 @@ void check(const FrameSizes& sizes) {
     fail(ErrorCode::limit,
          cat("the model's process sends ", sizes.head, " + ", sizes.data, " bytes of kind ", sizes.kind));
 }
+
+// Processes that have not been waited for: the only ones whose number is surely theirs.
+std::mutex living_mutex;
+std::set<pid_t> living;
 
 // Reads the program from the socket and runs it.
 constexpr const char* kBoot =
@@ -141,6 +147,10 @@ WorkerProcess::WorkerProcess(const std::string& python, const std::string& sourc
   if (error)
     fail(ErrorCode::io, cat("cannot start '", python, "': ", std::strerror(error)), "",
          "name a Python with NumPy by --python-executable");
+  {
+    std::lock_guard lock(living_mutex);
+    living.insert(pid_);
+  }
   const uint32_t size = static_cast<uint32_t>(source.size());
   write_vectors(socket_.get(), {{const_cast<uint32_t*>(&size), sizeof size},
                                 {const_cast<char*>(source.data()), source.size()}});
@@ -271,13 +281,23 @@ void WorkerProcess::read_printed(bool last) {
 }
 
 void WorkerProcess::kill() const {
-  if (pid_ > 0) ::kill(pid_, SIGKILL);
+  std::lock_guard lock(living_mutex);
+  if (living.contains(pid_)) ::kill(pid_, SIGKILL);
+}
+
+void WorkerProcess::kill_all() {
+  std::lock_guard lock(living_mutex);
+  for (const pid_t pid : living) ::kill(pid, SIGKILL);
 }
 
 std::string WorkerProcess::end() {
   std::lock_guard lock(end_mutex_);
   if (pid_ <= 0) return ended_;
   ::shutdown(socket_.get(), SHUT_RDWR);
+  {
+    std::lock_guard lock(living_mutex);
+    living.erase(pid_);
+  }
   int status = 0;
   pid_t got = 0;
   for (int i = 0; i < 100 && got == 0; ++i) {  // a process that has crashed is gone within moments

@@ -53,6 +53,8 @@ class WorkerProcess {
   // Ends it and says how it ended ("ended with signal 9").
   std::string end();
   void kill() const;
+  // Kills the processes of all models, for a server whose time to stop is over.
+  static void kill_all();
 
  private:
   bool from_ring(Frame& frame);

@@ -53,6 +53,7 @@ void put_number(std::string& out, const TensorSpec& spec, const Json& v) {
   if (is_float(spec.dtype)) {
     if (!v.is_number()) wrong("numbers");
     const Tensor one = from_doubles(spec.dtype, {1}, {v.get<double>()});
+    if (!std::isfinite(to_doubles(one)[0])) wrong("numbers in range");
     out.append(static_cast<const char*>(one.data()), static_cast<size_t>(one.bytes()));
     return;
   }

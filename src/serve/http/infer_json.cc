@@ -125,13 +125,13 @@ class Flattener {
       case DType::i64:
         return integer<int64_t>(e);
       case DType::f16:
-        return put<uint16_t>(f16_from_float(static_cast<float>(number(e))));
+        return put<uint16_t>(f16_from_float(static_cast<float>(number(e, 65520))));
       case DType::bf16:
-        return put<uint16_t>(bf16_from_float(static_cast<float>(number(e))));
+        return put<uint16_t>(bf16_from_float(static_cast<float>(number(e, 0x1.ffp127))));
       case DType::f32:
-        return put<float>(static_cast<float>(number(e)));
+        return put<float>(static_cast<float>(number(e, 0x1.ffffffp127)));
       case DType::f64:
-        return put<double>(number(e));
+        return put<double>(number(e, std::numeric_limits<double>::infinity()));
       case DType::string: {
         std::string_view s;
         if (e.get(s)) wrong("strings");
@@ -161,9 +161,11 @@ class Flattener {
     if (!e.get(n) && (n == 0 || n == 1)) return n == 1;
     wrong("booleans");
   }
-  double number(dom::element e) const {
+  // `beyond`: the smallest size that the type rounds to infinity.
+  double number(dom::element e, double beyond) const {
     double d;
     if (e.get(d)) wrong("numbers");
+    if (d >= beyond || d <= -beyond) wrong("numbers in range");
     return d;
   }
   template <class T>
@@ -232,6 +234,7 @@ TensorValue read_input(dom::element e, Tail& tail, const SharedMemory& memory) {
       t.dtype = *dtype;
       typed = true;
     } else if (key == "shape") {
+      t.dims.clear();  // of keys that repeat the last one counts
       for (dom::element d : array_of(value, "an input's shape")) {
         int64_t n;
         if (d.get(n) || n < 0)
@@ -275,7 +278,7 @@ TensorValue read_input(dom::element e, Tail& tail, const SharedMemory& memory) {
   flat.add(*data);
   if (auto count = checked_count(t.dims); !count || *count != flat.count())
     fail(ErrorCode::bad_shape, cat("input '", t.name, "' has ", flat.count(), " elements, its shape ", t.dims,
-                                   " needs ", count ? *count : -1));
+                                   " needs ", count ? cat(*count) : "more than 2^63"));
   t.data = counted(memory.gate(), Blob::from(std::move(bytes)));
   return t;
 }

@@ -205,7 +205,11 @@ TEST_CASE("warm-up runs before ready and its failure is the load's failure") {
   };
   s.folder.model("good", warm(2));
   s.folder.model("bad", warm(5));
+  std::string vast = warm(2);
+  vast.replace(vast.find("dims: [1] random"), 16, "dims: [200000000] random");
+  s.folder.model("vast", vast);
   const auto errors = s.start();
+  CHECK(errors.at("vast").find("has more than 1073741824 bytes") != std::string::npos);
   CHECK(errors.at("bad").find("model_warmup 'w'") != std::string::npos);
   CHECK_FALSE(errors.contains("good"));
   CHECK(runs == 4);

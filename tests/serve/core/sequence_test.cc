@@ -325,6 +325,10 @@ TEST_CASE("what a sequence configuration cannot mean is refused by name") {
   const std::pair<const char*, const char*> cases[] = {
       {"oldest { max_candidate_sequences: 0 }", "max_candidate_sequences 0"},
       {"direct { minimum_slot_utilization: 2 }", "minimum_slot_utilization"},
+      {"oldest { max_candidate_sequences: 1000000 }",
+       "1000000 places of sequences in each of 2 instances, at most 1048576 are allowed in all"},
+      {"state { input_name: \"A\" output_name: \"B\" data_type: TYPE_FP32 dims: 300000000 }",
+       "initial state 'A' of shape [1,300000000] has more than 1073741824 bytes"},
       {"oldest { max_candidate_sequences: 2 preserve_ordering: true }",
        "preserve_ordering' is not supported with 2"},
       {"control_input { name: \"S\" control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_UINT64 "

@@ -52,6 +52,25 @@ TEST_CASE("whatever may be an index is copied: the client cannot change it after
   CHECK(gate.used() == 0);
 }
 
+TEST_CASE("an output that is written over its own input is that input as it came") {
+  Segment segment;
+  MemoryGate gate(1 << 20);
+  SharedMemory memory(true, gate);
+  memory.add("r", segment.key, 0, Segment::kBytes);
+  constexpr size_t kRead = 40 << 10;
+  for (const size_t offset : {size_t{0}, size_t{4}, size_t{20 << 10}}) {
+    std::string values(kRead, ' ');
+    for (size_t i = 0; i < kRead; ++i) values[i] = static_cast<char>(i * 7 + (i >> 8));
+    std::memcpy(segment.data, values.data(), kRead);
+    Response response;
+    response.outputs.push_back({"OUTPUT0", DType::f32, {kRead / 4}, memory.read("r", 0, kRead, DType::f32)});
+    RequestedOutput place;
+    place.name = "OUTPUT0", place.region = "r", place.region_offset = offset, place.region_size = kRead;
+    memory.store(response, {place}, {});
+    CHECK(std::string_view(segment.data + offset, kRead) == values);
+  }
+}
+
 TEST_CASE("large floats are read where they lie, small ones are copied") {
   Segment segment;
   MemoryGate gate(1 << 20);

@@ -29,6 +29,11 @@ PAGE, RING_SIZE = 4096, 1 << 20
 AT_ONCE_NS = 100_000  # an execution that takes longer tells the server of its answer at once
 
 
+def encode(message):
+    """As JSON in UTF-8, whatever texts a model brings; ValueError for numbers that JSON lacks."""
+    return json.dumps(message, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
+
+
 class Ring:
     """Answers in shared memory. The server is woken if it sleeps, once for the answers of several quick executions."""
 
@@ -150,7 +155,7 @@ class Link:
         return parts, size + len(head) < 1 << 16
 
     def tell(self, message, blobs=()):
-        parts, small = self.frame(JSON, json.dumps(message).encode(), blobs)
+        parts, small = self.frame(JSON, encode(message), blobs)
         self._send(*([b"".join(parts)] if small else parts))
 
     def ask(self, message, blobs=()):
@@ -290,9 +295,9 @@ class Executions:
                 error=f"execute returned {type(r).__name__} where an InferenceResponse belongs")
         more, outputs = b"", r._outputs
         if r._error is not None:
-            more, outputs = json.dumps({"error": r._error.message(), "code": r._error.code()}).encode(), ()
+            more, outputs = encode({"error": r._error.message(), "code": r._error.code()}), ()
         elif r._parameters:
-            more = json.dumps({"parameters": r._parameters}).encode()
+            more = encode({"parameters": r._parameters})
         heads.append(RESPONSE.pack(again, len(more), len(outputs), 0))
         if more:
             heads += (more, PAD[:-len(more) % 8])
