@@ -127,28 +127,51 @@ __device__ __forceinline__ void pass_gate(const BatchNorm& d, const float (&x)[V
   }
 }
 
-// The mean of four elements of each channel: sums of what is left without it lose little.
+// The mean of the middle two of four elements of each channel, in their type: what is left of data of one
+// magnitude without it is exact in f32, and one element far out does not move it. 0 where that is no number.
 template <class T, int kOwn>
 __device__ __forceinline__ void sample(const BatchNorm& d, int channel, float (&to)[kOwn]) {
   const int64_t rows = d.n * d.places;
+  float x[4][kOwn];
 #pragma unroll
-  for (int e = 0; e < kOwn; ++e) to[e] = 0;
   for (int k = 0; k < 4; ++k) {
     const int64_t row = rows * k / 4;
     const int64_t at =
         d.channels_last ? row * d.c + channel : (row / d.places * d.c + channel) * d.places + row % d.places;
 #pragma unroll
-    for (int e = 0; e < kOwn; ++e) to[e] += 0.25f * to_float(static_cast<const T*>(d.x)[at + e]);
+    for (int e = 0; e < kOwn; ++e) x[k][e] = to_float(static_cast<const T*>(d.x)[at + e]);
+  }
+#pragma unroll
+  for (int e = 0; e < kOwn; ++e) {
+    const float low = fmaxf(fminf(x[0][e], x[1][e]), fminf(x[2][e], x[3][e])),
+                high = fminf(fmaxf(x[0][e], x[1][e]), fmaxf(x[2][e], x[3][e]));
+    to[e] = to_float(from_float<T>(0.5f * low + 0.5f * high));
+    if (!isfinite(to[e])) to[e] = 0;
+  }
+}
+
+// `first` and `second` hold `count` rows of `width` values each: adds all rows to row 0, in an order that
+// depends on the sizes alone. Called by the whole block.
+__device__ __forceinline__ void add_rows(double* first, double* second, int count, int width) {
+  __syncthreads();
+  for (int left = count; left > 1;) {
+    const int half = (left + 1) / 2;
+    for (int i = threadIdx.x; i < (left - half) * width; i += blockDim.x) {
+      first[i] += first[half * width + i];
+      second[i] += second[half * width + i];
+    }
+    left = half;
+    __syncthreads();
   }
 }
 
 // Two sums a channel to partial[part][2][C]: of x less its sample and of the square, or of g and g (x -
-// mean).
+// mean). A thread sums in f32, which holds few elements well; all that is merged is merged in f64.
 template <class T, int V, bool kLast, bool kBackward>
 __global__ void __launch_bounds__(kThreads) sums_kernel(const BatchNorm d, const Shares share) {
-  __shared__ float shared[2][kThreads * V];
-  const Walk<V, kLast> walk(d, share);
   constexpr int kOwn = Walk<V, kLast>::kOwn;
+  __shared__ double shared[2][kThreads * kOwn];
+  const Walk<V, kLast> walk(d, share);
   let_next_start();
   inputs_ready();
   float a[V] = {}, b[V] = {}, shift[kOwn], factor[kOwn] = {}, bias[kOwn] = {};
@@ -185,59 +208,51 @@ __global__ void __launch_bounds__(kThreads) sums_kernel(const BatchNorm d, const
     }
   });
 #pragma unroll
-  for (int e = 0; e < V; ++e) {
-    shared[0][threadIdx.x * V + e] = a[e];
-    shared[1][threadIdx.x * V + e] = b[e];
+  for (int e = 0; e < kOwn; ++e) {
+    double sum = a[e], other = b[e];
+#pragma unroll
+    for (int k = kOwn; k < V; ++k) {  // plain: all are of one channel
+      sum += a[k];
+      other += b[k];
+    }
+    shared[0][threadIdx.x * kOwn + e] = sum;
+    shared[1][threadIdx.x * kOwn + e] = other;
   }
-  __syncthreads();
-  float* const partial = d.scratch + static_cast<int64_t>(blockIdx.y) * 2 * d.c;
-  if (kLast) {
-    const int width = share.lanes * V, all = kThreads / share.lanes * width;
-    for (int i = threadIdx.x; i < 2 * width; i += kThreads) {
-      const int which = i / width, at = i % width, c = blockIdx.x * width + at;
-      float sum = 0;
-      for (int t = at; t < all; t += width) sum += shared[which][t];
-      if (c < d.c) partial[which * d.c + c] = sum;
-    }
-  } else {
-    for (int half = kThreads * V / 2; half > 0; half /= 2) {
-      for (int i = threadIdx.x; i < half; i += kThreads) {
-        shared[0][i] += shared[0][i + half];
-        shared[1][i] += shared[1][i + half];
-      }
-      __syncthreads();
-    }
-    if (threadIdx.x < 2) partial[threadIdx.x * d.c + blockIdx.x] = shared[threadIdx.x][0];
+  const int width = kLast ? share.lanes * V : 1;
+  add_rows(shared[0], shared[1], kLast ? kThreads / share.lanes : kThreads, width);
+  double* const partial = d.scratch + static_cast<int64_t>(blockIdx.y) * 2 * d.c;
+  for (int i = threadIdx.x; i < 2 * width; i += kThreads) {
+    const int which = i / width, at = i % width, c = blockIdx.x * width + at;
+    if (c < d.c) partial[which * d.c + c] = shared[which][at];
   }
 }
 
 // What the last pass needs of each channel, behind the partial sums: [3][C].
 __device__ __forceinline__ float* table_of(const BatchNorm& d, int parts) {
-  return d.scratch + static_cast<int64_t>(parts) * 2 * d.c;
+  return reinterpret_cast<float*>(d.scratch + static_cast<int64_t>(parts) * 2 * d.c);
 }
 
-// A block 32 channels, 32 threads each.
+constexpr int kFinishChannels = 16, kFinishTeams = 64;  // of a block of the finishing kernel
 template <class T, bool kBackward>
-__global__ void __launch_bounds__(1024) finish_kernel(const BatchNorm d, int parts) {
-  __shared__ double shared[2][32][33];
+__global__ void __launch_bounds__(kFinishTeams* kFinishChannels) finish_kernel(const BatchNorm d, int parts) {
+  __shared__ double shared[2][kFinishTeams * kFinishChannels];
   let_next_start();
   inputs_ready();
-  const int lane = threadIdx.x % 32, part = threadIdx.x / 32, c = blockIdx.x * 32 + lane;
+  const int lane = threadIdx.x % kFinishChannels, team = threadIdx.x / kFinishChannels,
+            c = blockIdx.x * kFinishChannels + lane;
   double a = 0, b = 0;
   if (c < d.c)
 #pragma unroll 4
-    for (int p = part; p < parts; p += 32) {
+    for (int p = team; p < parts; p += kFinishTeams) {
       a += d.scratch[static_cast<int64_t>(p) * 2 * d.c + c];
       b += d.scratch[(static_cast<int64_t>(p) * 2 + 1) * d.c + c];
     }
-  shared[0][part][lane] = a;
-  shared[1][part][lane] = b;
-  __syncthreads();
-  if (part != 0 || c >= d.c) return;
-  for (int p = 1; p < 32; ++p) {
-    a += shared[0][p][lane];
-    b += shared[1][p][lane];
-  }
+  shared[0][threadIdx.x] = a;
+  shared[1][threadIdx.x] = b;
+  add_rows(shared[0], shared[1], kFinishTeams, kFinishChannels);
+  if (team != 0 || c >= d.c) return;
+  a = shared[0][lane];
+  b = shared[1][lane];
   float* const table = table_of(d, parts);
   const double count = static_cast<double>(d.n * d.places);
   float one[1];
@@ -331,7 +346,8 @@ cudaError_t start(const BatchNorm& d, cudaStream_t stream) {
   cudaError_t status = launch(&sums_kernel<T, V, kLast, kBackward>, dim3(sums.tiles, sums.parts),
                               dim3(kThreads), 0, stream, d, sums);
   if (status != cudaSuccess) return status;
-  status = launch(&finish_kernel<T, kBackward>, dim3((d.c + 31) / 32), dim3(1024), 0, stream, d, sums.parts);
+  status = launch(&finish_kernel<T, kBackward>, dim3((d.c + kFinishChannels - 1) / kFinishChannels),
+                  dim3(kFinishTeams * kFinishChannels), 0, stream, d, sums.parts);
   if (status != cudaSuccess || (kBackward ? !d.dx : !d.y)) return status;
   return launch(&apply_kernel<T, V, kLast, kBackward>, dim3(places.tiles, places.parts), dim3(kThreads), 0,
                 stream, d, places, sums.parts);
@@ -355,7 +371,7 @@ cudaError_t start_type(const BatchNorm& d, cudaStream_t stream) {
 }  // namespace
 
 int64_t batch_norm_scratch_bytes(const BatchNorm& d) {
-  return (static_cast<int64_t>(sum_shares(d).parts) * 2 + 3) * d.c * 4;
+  return (static_cast<int64_t>(sum_shares(d).parts) * 2 * 8 + 3 * 4) * d.c;
 }
 cudaError_t batch_norm_train(const BatchNorm& d, cudaStream_t stream) {
   return start_type<false>(d, stream);

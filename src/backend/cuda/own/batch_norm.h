@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batch norm in training and its gradient: statistics over all places of a channel, then one pass that uses
-// them. x[N,C,S] plain or [N,S,C]. Sums in f32, in a fixed order: the same bits each time.
+// them. x[N,C,S] plain or [N,S,C]. Threads sum in f32, sums are merged in f64, in a fixed order: the same bits
+// each time.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -17,7 +18,7 @@ struct BatchNorm {
   int64_t places = 0;                            // S
   const void *scale = nullptr, *bias = nullptr;  // [C], of parameter_type
   Elem parameter_type = Elem::f32;
-  float* scratch = nullptr;  // batch_norm_scratch_bytes()
+  double* scratch = nullptr;  // batch_norm_scratch_bytes()
   int multiprocessors = 132;
 
   // Forward: y = (x - mean) rstd scale + bias, then the steps.

@@ -98,7 +98,7 @@ std::unique_ptr<Kernel> prepare_forward(const Instance& instance, const device::
         b.bias = args.in[in[2]];
         b.old_mean = args.in[in[3]];
         b.old_var = args.in[in[4]];
-        b.scratch = static_cast<float*>(args.scratch);
+        b.scratch = static_cast<double*>(args.scratch);
         b.epilogue = steps.bind(args);
         b.y = result(0);
         b.new_mean = result(1);
@@ -293,7 +293,7 @@ std::unique_ptr<Kernel> prepare_backward(const Instance& instance, const device:
         b.bias = in(where.bias);
         b.mean = static_cast<const float*>(in(where.mean));
         b.rstd = static_cast<const float*>(in(where.rstd));
-        b.scratch = static_cast<float*>(args.scratch);
+        b.scratch = static_cast<double*>(args.scratch);
         b.dx = result(0);
         b.dscale = result(1);
         b.dbias = result(2);
