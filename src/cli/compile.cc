@@ -23,6 +23,8 @@
 namespace pelton::cli {
 namespace {
 
+constexpr double kNoLimitSeconds = 1e9;
+
 struct Options {
   std::string model, output = "model.pelton", precision = "fp32", target, preprocess;
   std::string time_budget, tactics, calibrate, calibration = "percentile";
@@ -98,8 +100,9 @@ int run(const Options& o, const Globals& globals) {
   };
   Stopwatch watch;
   std::optional<device::TimingBudget> budget;
-  if (target.kind == device::Kind::cuda && tuning.time_budget_seconds > 0)
-    budget.emplace(tuning.time_budget_seconds);
+  // Without a limit it still ends at an interrupt.
+  if (target.kind == device::Kind::cuda)
+    budget.emplace(tuning.time_budget_seconds > 0 ? tuning.time_budget_seconds : kNoLimitSeconds);
   runtime::Plan plan = compile_model(model_of(o.model, options), target, options, tuning);
   const ArtifactReport artifacts = make_artifacts(plan, target);
   std::shared_ptr<const runtime::Preprocess> preprocess;

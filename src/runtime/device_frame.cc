@@ -215,7 +215,7 @@ void DeviceFrame::run_segment(size_t segment, const RunOptions& options) {
       if (!recording) {
         stream_->begin_recording();
         try {
-          run_part(r, part, options);
+          record_part(r, part, options);
         } catch (...) {
           stream_->abandon_recording();
           throw;
@@ -251,7 +251,7 @@ void DeviceFrame::run_part(const Ready& r, const Part& part, const RunOptions& o
     if (options.observe)
       run_observed(r, p.steps[s], options);
     else
-      enqueue(r, p.steps[s], options);
+      enqueue(r, p.steps[s], *stream_, options);
     if (!poison_) continue;
     // A failing kernel is named by the step it belongs to.
     with_place(region_.graph().describe(p.steps[s].node), [&] { stream_->synchronize(); });
@@ -260,14 +260,55 @@ void DeviceFrame::run_part(const Ready& r, const Part& part, const RunOptions& o
   }
 }
 
-void DeviceFrame::enqueue(const Ready& r, const Step& step, const RunOptions& options) {
+device::Event& DeviceFrame::lane_event() {
+  if (lane_events_used_ == lane_events_.size()) lane_events_.push_back(device_->make_event(false));
+  return *lane_events_[lane_events_used_++];
+}
+
+// A lane begins where the part begins and is waited for at its end; between, the steps wait for each other.
+void DeviceFrame::record_part(const Ready& r, const Part& part, const RunOptions& options) {
+  const std::vector<Step>& steps = r.program->steps;
+  std::vector<device::Event*> done(part.last - part.first, nullptr);  // by step that another lane waits for
+  std::vector<bool> wanted(done.size(), false);
+  for (uint32_t s = part.first; s < part.last; ++s)
+    for (int w : steps[s].waits) wanted[static_cast<size_t>(w) - part.first] = true;
+  size_t beside = 0;  // lanes beside the first
+  for (uint32_t s = part.first; s < part.last; ++s)
+    beside = std::max(beside, static_cast<size_t>(steps[s].lane));
+  lane_events_used_ = 0;
+  device::Event* const begin = beside > 0 ? &lane_event() : nullptr;
+  if (begin) stream_->record(*begin);
+  while (lanes_.size() < beside) lanes_.push_back(device_->make_stream());
+  std::vector<bool> entered(beside, false);
+  for (const Step* step = &steps[part.first]; step != steps.data() + part.last; ++step) {
+    const auto lane = static_cast<size_t>(step->lane);
+    device::Stream& stream = lane == 0 ? *stream_ : *lanes_[lane - 1];
+    if (lane > 0 && !entered[lane - 1]) {
+      entered[lane - 1] = true;
+      stream.wait(*begin);
+    }
+    for (int w : step->waits) stream.wait(*done[static_cast<size_t>(w) - part.first]);
+    enqueue(r, *step, stream, options);
+    const auto number = static_cast<size_t>(step - &steps[part.first]);
+    if (wanted[number]) stream.record(*(done[number] = &lane_event()));
+  }
+  for (size_t lane = 0; lane < entered.size(); ++lane) {
+    if (!entered[lane]) continue;
+    device::Event& end = lane_event();
+    lanes_[lane]->record(end);
+    stream_->wait(end);
+  }
+}
+
+void DeviceFrame::enqueue(const Ready& r, const Step& step, device::Stream& stream,
+                          const RunOptions& options) {
   void* const* at = r.addresses.data();
   backend::RunArgs args;
   args.in = {at + step.first_in, step.in_count};
   args.out = {at + step.first_out, step.out_count};
   if (step.scratch_bytes) args.scratch = device_arena_.bytes_at(step.scratch_offset);
   args.random = options.random;
-  args.stream = stream_->native();
+  args.stream = stream.native();
   args.random_on_device = static_cast<const uint64_t*>(key_.get());
   device::FaultScope scope(static_cast<uint32_t*>(faults_.get()) + step.position);
   try {
@@ -285,7 +326,7 @@ void DeviceFrame::run_observed(const Ready& r, const Step& step, const RunOption
   stream_->synchronize();
   int64_t start_ns = now_ns();
   stream_->record(*step_begin_);
-  enqueue(r, step, options);
+  enqueue(r, step, *stream_, options);
   stream_->record(*step_end_);
   with_place(region_.graph().describe(step.node), [&] { step_end_->synchronize(); });
   auto end_ns = start_ns + static_cast<int64_t>(step_end_->ms_since(*step_begin_) * 1e6);

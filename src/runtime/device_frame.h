@@ -67,7 +67,10 @@ class DeviceFrame final : public Frame {
   Ready& ready(size_t segment);
   void run_segment(size_t segment, const RunOptions& options);
   void run_part(const Ready& ready, const Part& part, const RunOptions& options);
-  void enqueue(const Ready& ready, const Step& step, const RunOptions& options);
+  // The same into a recording of the stream, its lanes beside each other.
+  void record_part(const Ready& ready, const Part& part, const RunOptions& options);
+  device::Event& lane_event();  // that nobody of this part has
+  void enqueue(const Ready& ready, const Step& step, device::Stream& stream, const RunOptions& options);
   void run_on_host(const Ready& ready, const Step& step, const RunOptions& options);
   void run_observed(const Ready& ready, const Step& step, const RunOptions& options);
   void report_sizes(const Ready& ready, const Step& step, int64_t start_ns, int64_t end_ns,
@@ -128,6 +131,9 @@ class DeviceFrame final : public Frame {
   Loaded host_view_;                                   // operands of the present host step
   Tensor host_scratch_;
   std::unique_ptr<device::Event> marks_[4], step_begin_, step_end_;
+  std::vector<std::unique_ptr<device::Stream>> lanes_;  // beside the first, while a part is recorded
+  std::vector<std::unique_ptr<device::Event>> lane_events_;
+  size_t lane_events_used_ = 0;
 };
 
 }  // namespace pelton::runtime

@@ -74,6 +74,7 @@ Executable::Executable(std::shared_ptr<const Plan> plan, const backend::Registry
   region_ = std::make_unique<Region>(plan_->graph, choices_, registry, target_,
                                      RegionOptions{.max_programs = options.max_programs,
                                                    .max_graphs = options.max_graphs,
+                                                   .least_branch_ns = options.least_branch_ns,
                                                    .check_memory = options.check_memory,
                                                    .budget = &pool_->budget,
                                                    .device = device_,

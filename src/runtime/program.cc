@@ -10,6 +10,7 @@
 #include "device/artifacts.h"
 #include "ir/op.h"
 #include "runtime/arena.h"
+#include "runtime/lanes.h"
 #include "runtime/region.h"
 
 namespace pelton::runtime {
@@ -208,7 +209,10 @@ std::shared_ptr<const Program> Region::build(size_t segment, const SymbolValues&
     step.capturable = step.kernel->capturable();
   }
   for (const Ref& r : p->refs) p->touched_bytes += r.bytes;
-  p->order = Order::list(static_cast<int>(p->steps.size()));
+  if (options_.device && options_.max_graphs > 0)
+    assign_lanes(*p, *this, symbols, options_.least_branch_ns);
+  else
+    p->order = Order::list(static_cast<int>(p->steps.size()));
   plan_arena(*p, *this);
   if (options_.check_memory) check_memory(*p, *this);
   return p;

@@ -40,6 +40,8 @@ struct Step {
   const backend::Kernel* kernel = nullptr;      // null: the reference function
   const backend::Stateful* stateful = nullptr;  // the same kernel, where it keeps memory from run to run
   bool on_device = false, capturable = false;
+  int lane = 0;            // of the recording that it is part of (lanes.h)
+  std::vector<int> waits;  // steps of other lanes that it starts after
   uint32_t first_in = 0, in_count = 0, first_out = 0, out_count = 0;  // in Program::refs
   int64_t scratch_offset = 0, scratch_bytes = 0;
 };

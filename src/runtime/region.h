@@ -36,6 +36,7 @@ class Budget {
 struct RegionOptions {
   int max_programs = 64;
   int max_graphs = 16;
+  int64_t least_branch_ns = 20000;  // see ExecutableOptions
   bool check_memory = false;
   Budget* budget = nullptr;
   std::shared_ptr<device::Device> device;  // null: everything runs on the host

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A device for tests, in host memory: its streams do nothing until they are waited for, so that whoever reads
-// a result or reuses memory too early is found; addresses outside of its memory are refused; memory is
+// a result or reuses memory too early is found; recordings are played in the order that is furthest from the
+// one they were made in, as far as their events allow; addresses outside of its memory are refused; memory is
 // limited; it can be lost. Its one implementation runs any op by the reference function, except those that it
 // leaves to the host.
 #pragma once
@@ -23,6 +24,7 @@ namespace pelton::test {
 struct FakeCounts {
   std::atomic<int> kernels{0};  // enqueued one by one or recorded
   std::atomic<int> plays{0};    // of recordings
+  std::atomic<int> forks{0};    // streams that joined a recording
   std::atomic<int> uploads{0}, downloads{0};
   std::atomic<int64_t> limit_bytes{int64_t{1} << 40};
   std::atomic<bool> lost{false};
@@ -76,6 +78,17 @@ inline FakeMemory& fake_memory() {
 
 using Work = std::function<void()>;
 
+// What is recorded: work, and which work each piece starts after.
+struct FakeTape {
+  struct Piece {
+    Work work;
+    std::vector<size_t> after;
+  };
+  std::vector<Piece> pieces;
+  bool ended = false;  // streams that joined have left
+};
+using Marks = std::vector<size_t>;  // the last pieces of a line
+
 class FakeEvent : public device::Event {
  public:
   void synchronize() override { wait(); }
@@ -84,6 +97,8 @@ class FakeEvent : public device::Event {
   }
   int64_t at = 0;
   Work wait = [] {};
+  std::shared_ptr<FakeTape> tape;  // that it is a point of, at `marks`
+  Marks marks;
 };
 
 struct FakeRecording : device::Recording {
@@ -96,7 +111,12 @@ class FakeStream : public device::Stream {
   // The same line of work under another owner.
   explicit FakeStream(void* native) : line_(static_cast<FakeStream*>(native)->line_) {}
   void* native() const override { return const_cast<FakeStream*>(this); }
-  void push(Work work) { (line_->recording ? line_->recorded : line_->queue).push_back(std::move(work)); }
+  void push(Work work) {
+    leave_ended();
+    if (!line_->tape) return line_->queue.push_back(std::move(work));
+    line_->tape->pieces.push_back({std::move(work), line_->marks});
+    line_->marks = {line_->tape->pieces.size() - 1};
+  }
   void upload(void* to, const void* host, int64_t bytes) override {
     ++fake().uploads;
     move(to, host, bytes, to);
@@ -115,22 +135,57 @@ class FakeStream : public device::Stream {
   }
   void record(device::Event& event) override {
     auto& e = static_cast<FakeEvent&>(event);
+    leave_ended();
+    e.tape = line_->tape;
+    e.marks = line_->marks;
+    if (e.tape) return;
     e.wait = [line = line_] { drain(*line); };
     push([&e] { e.at = now_ns(); });
   }
-  void wait(const device::Event& event) override { static_cast<const FakeEvent&>(event).wait(); }
-  void synchronize() override { drain(*line_); }
-  void begin_recording() override { line_->recording = true; }
+  // An event of a recording takes this stream into it.
+  void wait(const device::Event& event) override {
+    const auto& e = static_cast<const FakeEvent&>(event);
+    if (!e.tape) return e.wait();
+    leave_ended();
+    if (!line_->tape) {
+      ++fake().forks;
+      line_->tape = e.tape;
+      line_->marks.clear();
+    }
+    PELTON_CHECK(line_->tape == e.tape, "an event of another recording");
+    line_->marks.insert(line_->marks.end(), e.marks.begin(), e.marks.end());
+  }
+  void synchronize() override {
+    leave_ended();
+    drain(*line_);
+  }
+  void begin_recording() override {
+    leave_ended();
+    line_->tape = std::make_shared<FakeTape>();
+    line_->marks.clear();
+  }
   std::unique_ptr<device::Recording> end_recording() override {
-    line_->recording = false;
+    const std::vector<FakeTape::Piece> pieces = std::move(line_->tape->pieces);
+    expect_joined(pieces, line_->marks);
+    abandon_recording();
     auto out = std::make_unique<FakeRecording>();
-    out->work = std::move(line_->recorded);
-    line_->recorded.clear();
+    std::vector<bool> done(pieces.size(), false);
+    while (out->work.size() < pieces.size())
+      for (size_t i = pieces.size(); i-- > 0;) {
+        bool ready = !done[i];
+        for (size_t before : pieces[i].after) ready &= done[before];
+        if (!ready) continue;
+        done[i] = true;
+        out->work.push_back(pieces[i].work);
+        break;
+      }
     return out;
   }
+  // Other streams leave with it.
   void abandon_recording() noexcept override {
-    line_->recording = false;
-    line_->recorded.clear();
+    line_->tape->ended = true;
+    line_->tape.reset();
+    line_->marks.clear();
   }
   void play(const device::Recording& recording) override {
     ++fake().plays;
@@ -138,17 +193,35 @@ class FakeStream : public device::Stream {
   }
 
  private:
+  void leave_ended() {
+    if (!line_->tape || !line_->tape->ended) return;
+    line_->tape.reset();
+    line_->marks.clear();
+  }
   void move(void* to, const void* from, int64_t bytes, const void* on_device) {
     if (bytes == 0) return;
     fake_memory().expect(on_device, bytes);
     push([=] { std::memcpy(to, from, static_cast<size_t>(bytes)); });
   }
   struct Line {
-    bool recording = false;
-    std::vector<Work> queue, recorded;
+    std::shared_ptr<FakeTape> tape;  // of the recording that goes on
+    Marks marks;
+    std::vector<Work> queue;
   };
+  // Whoever ends a recording has waited for all that is in it.
+  static void expect_joined(const std::vector<FakeTape::Piece>& pieces, Marks marks) {
+    std::vector<bool> seen(pieces.size(), false);
+    while (!marks.empty()) {
+      const size_t at = marks.back();
+      marks.pop_back();
+      if (seen[at]) continue;
+      seen[at] = true;
+      marks.insert(marks.end(), pieces[at].after.begin(), pieces[at].after.end());
+    }
+    for (bool s : seen) PELTON_CHECK(s, "a stream of the recording was not waited for");
+  }
   static void drain(Line& line) {
-    PELTON_CHECK(!line.recording, "waits while recording");
+    PELTON_CHECK(!line.tape, "waits while recording");
     std::vector<Work> queue = std::move(line.queue);
     line.queue.clear();
     if (fake().lost) fail(ErrorCode::device_lost, "FakeSynchronize failed: the device is gone");

@@ -173,23 +173,25 @@ bool MatmulCall::choose() {
   if (std::optional<size_t> known = known_fastest(p_.key(), names)) {
     best = *known;
   } else if (count > 1) {
-    auto bytes = [&](int64_t elements, DType t) { return byte_size(t, elements); };
-    Trial t;
-    t.a = filled(bytes(p_.m * p_.k + (p_.batch - 1) * p_.stride_a, p_.in));
-    t.b = filled(bytes(std::max(p_.n, p_.pitch_b) * p_.k + (p_.batch - 1) * p_.stride_b, p_.in));
-    t.d = filled(bytes(p_.m * std::max(p_.n, p_.pitch_d) + (p_.batch - 1) * p_.stride_d, p_.out));
-    if (p_.residual) t.c = filled(t.d.bytes());
-    if (p_.bias) t.bias = filled(bytes(p_.n, p_.out));
-    t.workspace = DeviceBuffer(kWorkspaceBytes, "timing a matrix product");
-    std::vector<Way> ways;
-    for (int i = 0; i < count; ++i)
-      ways.push_back({names[static_cast<size_t>(i)], [&, i](cudaStream_t stream) {
-                        algorithm_ = found[i].algo;
-                        workspace_bytes_ = static_cast<int64_t>(found[i].workspaceSize);
-                        run(t.a.get(), t.b.get(), t.c.get(), t.d.get(), t.bias.get(), t.workspace.get(),
-                            stream);
-                      }});
-    best = fastest(p_.key(), ways);
+    best = fastest_in_memory(p_.key(), [&] {
+      auto bytes = [&](int64_t elements, DType t) { return byte_size(t, elements); };
+      Trial t;
+      t.a = filled(bytes(p_.m * p_.k + (p_.batch - 1) * p_.stride_a, p_.in));
+      t.b = filled(bytes(std::max(p_.n, p_.pitch_b) * p_.k + (p_.batch - 1) * p_.stride_b, p_.in));
+      t.d = filled(bytes(p_.m * std::max(p_.n, p_.pitch_d) + (p_.batch - 1) * p_.stride_d, p_.out));
+      if (p_.residual) t.c = filled(t.d.bytes());
+      if (p_.bias) t.bias = filled(bytes(p_.n, p_.out));
+      t.workspace = DeviceBuffer(kWorkspaceBytes, "timing a matrix product");
+      std::vector<Way> ways;
+      for (int i = 0; i < count; ++i)
+        ways.push_back({names[static_cast<size_t>(i)], [&, i](cudaStream_t stream) {
+                          algorithm_ = found[i].algo;
+                          workspace_bytes_ = static_cast<int64_t>(found[i].workspaceSize);
+                          run(t.a.get(), t.b.get(), t.c.get(), t.d.get(), t.bias.get(), t.workspace.get(),
+                              stream);
+                        }});
+      return fastest(p_.key(), ways);
+    });
   }
   algorithm_ = found[best].algo;
   workspace_bytes_ = static_cast<int64_t>(found[best].workspaceSize);

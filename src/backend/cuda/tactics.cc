@@ -113,6 +113,22 @@ size_t first_that_runs(const std::vector<Way>& ways, cudaStream_t stream) {
 
 }  // namespace
 
+bool timing_is_over() {
+  const device::TimingBudget* budget = device::TimingBudget::current();
+  return !device::may_choose_by_timing() || (budget && budget->spent());
+}
+
+size_t fastest_in_memory(const std::string& key, const std::function<size_t()>& choose) {
+  try {
+    return choose();
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::out_of_memory) throw;
+    log_warn(cat("not timed, the first way is taken: ", key, ": ", e.message()));
+    if (device::TimingBudget* budget = device::TimingBudget::current()) budget->count_left_out();
+    return 0;
+  }
+}
+
 size_t fastest(const std::string& key, const std::vector<Way>& ways) {
   PELTON_CHECK(!ways.empty(), key);
   static std::mutex timing;

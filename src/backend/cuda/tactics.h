@@ -24,6 +24,14 @@ struct Way {
 // is left out; if all do, the last error is thrown. `key` tells problems apart.
 size_t fastest(const std::string& key, const std::vector<Way>& ways);
 
+// Whether a choice has to be made without timing: the time budget of the compilation is spent, the user has
+// interrupted it, or the plan chooses nothing by timing. Ways that take long to make are then not made.
+bool timing_is_over();
+
+// `choose`, which allocates what a timing needs and times; the first way where the GPU's memory does not hold
+// that: a model that fits runs.
+size_t fastest_in_memory(const std::string& key, const std::function<size_t()>& choose);
+
 // The answer of an earlier timing among ways of these names, in this process or, for the same GPU model and
 // versions of libraries, in another one; it saves the buffers that a timing needs. Nothing for plans that
 // choose nothing by timing.

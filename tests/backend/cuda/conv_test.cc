@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <limits>
+
 #include "backend/cuda/conv/problem.h"
 #include "backend/cuda/harness.h"
 #include "base/cat.h"
@@ -208,6 +210,29 @@ TEST_CASE("what follows a convolution is applied in the same kernel") {
           REQUIRE(g.refusal("cuda.conv") == "");
           check_methods(g);
           g.check("cuda.conv");
+        }
+}
+
+TEST_CASE("NaN goes through an activation behind a convolution, in every way to compute it") {
+  PELTON_NEEDS_GPU();
+  for (const char* type : {"f16", "bf16", "f32"})
+    for (const char* layout : {"{nhwc}", ""})
+      for (const char* steps : {"%1 = add(%0, %b) : Y %y = relu(%1) : Y", "%y = relu(%0) : Y"})
+        for (const Dims& w : {Dims{32, 32, 3, 3}, Dims{32, 32, 1, 1}, Dims{32, 1, 3, 3}}) {
+          const DType t = *dtype_from_name(type);
+          const int64_t pad = w[2] / 2, groups = 32 / w[1];
+          std::string text =
+              cat("graph \"g\"(%x: Y, %w: ", type, w, ", %b: ", type,
+                  "[32,1,1]) { %0 = conv(%x, %w) {groups = ", groups, ", low = dims[", pad, ",", pad,
+                  "], high = dims[", pad, ",", pad, "]} : Y ", steps, " return %y }");
+          const std::string y = cat(type, "[2,32,6,6]", layout);
+          for (size_t at; (at = text.find('Y')) != text.npos;) text.replace(at, 1, y);
+          CAPTURE(text);
+          Tensor x = random(t, {2, 32, 6, 6}, 1);
+          x.set_double(100, std::numeric_limits<double>::quiet_NaN());
+          GpuCase g(text, {x, random(t, w, 2), random(t, {32, 1, 1}, 3)}, {"conv", {false, true}, {}});
+          REQUIRE(g.refusal("cuda.conv") == "");
+          check_methods(g);
         }
 }
 

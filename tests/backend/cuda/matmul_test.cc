@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <limits>
+
 #include "backend/cuda/harness.h"
 #include "base/cat.h"
 #include "support/skip.h"
@@ -56,4 +58,22 @@ TEST_CASE("products with rows as long as a vocabulary and no multiple of 16 byte
         for (bool constant : {true, false})
           for (bool transposed : {false, true}) check_long_rows(t, rows, columns, constant, transposed);
   check_long_rows(DType::f32, 200, 100003, true, false);  // in two stretches
+
+TEST_CASE("NaN goes through an activation behind a product") {
+  PELTON_NEEDS_GPU();
+  for (const char* type : {"f16", "bf16", "f32"})
+    for (const char* steps : {"%s = add(%p, %b) : Y %y = relu(%s) : Y", "%y = relu(%p) : Y"})
+      for (const int64_t rows : {1, 48}) {
+        const DType t = *dtype_from_name(type);
+        std::string text =
+            cat("graph \"g\"(%a: ", type, Dims{rows, 64}, ", %w: ", type, "[64,128], %b: ", type,
+                "[128]) { %p = matmul(%a, %w) : Y ", steps, " return %y }");
+        const std::string y = cat(type, Dims{rows, 128});
+        for (size_t at; (at = text.find('Y')) != text.npos;) text.replace(at, 1, y);
+        CAPTURE(text);
+        Tensor w = random(t, {64, 128}, 2);
+        w.set_double(77, std::numeric_limits<double>::quiet_NaN());  // a column of NaN
+        GpuCase(text, {random(t, {rows, 64}, 1), w, random(t, {128}, 3)}, {"matmul", {}, {}})
+            .check("cublaslt.matmul");
+      }
 }

@@ -34,6 +34,8 @@ std::string refuse(const ir::Graph& graph, ir::NodeId node, const device::Target
 
 void add_timed(const WeightsProblem& p, const std::string& only, WeightsMethods& to) {
   add_weights_product(p, only, to);
+  // Plans of a second or more each.
+  if (only.empty() && !to.empty() && timing_is_over()) return;
   add_weights_cudnn(p, only, to);
 }
 
@@ -61,13 +63,18 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& 
   if (methods.empty()) add_weights_direct(p, methods);
   size_t best = 0;
   if (methods.size() > 1 || (!known && methods[0]->judged_as())) {
-    const WeightsTrial trial(p, methods);
-    leave_out_inexact(p, trial.buffers(), methods);
-    if (methods.empty()) add_weights_direct(p, methods);
-    std::vector<Way> ways;
-    for (const auto& m : methods)
-      ways.push_back({m->name(), [&m, &trial](cudaStream_t s) { m->run(trial.buffers(), s); }});
-    best = fastest(p.key(), ways);
+    best = fastest_in_memory(p.key(), [&] {
+      WeightsMethods judged = std::move(methods);
+      methods.clear();
+      add_weights_direct(p, methods);  // all that is left where memory for the trial is missing
+      const WeightsTrial trial(p, judged);
+      leave_out_inexact(p, trial.buffers(), judged);
+      if (!judged.empty()) methods = std::move(judged);
+      std::vector<Way> ways;
+      for (const auto& m : methods)
+        ways.push_back({m->name(), [&m, &trial](cudaStream_t s) { m->run(trial.buffers(), s); }});
+      return fastest(p.key(), ways);
+    });
   }
   std::shared_ptr<const WeightsMethod> method = std::move(methods[best]);
   KernelNeeds needs;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "backend/cuda/libraries.h"
+#include "backend/cuda/tactics.h"
 #include "base/cat.h"
 
 namespace pelton::backend::cuda {
@@ -265,6 +266,7 @@ std::vector<std::shared_ptr<const CudnnPlan>> CudnnGraph::plans(const CudnnPlanW
                                    &count, configs.data()) != CUDNN_STATUS_SUCCESS)
       continue;
     for (int64_t i = 0; i < count && out.size() < wishes.count; ++i) {
+      if (!out.empty() && timing_is_over()) return out;  // a second or more each
       std::string name = cat(i + (mode == CUDNN_HEUR_MODE_FALLBACK ? kCudnnProposals / 2 : 0));
       if (!wishes.only.empty() && wishes.only != name) continue;
       cudnnBackendDescriptor_t config = configs[static_cast<size_t>(i)];

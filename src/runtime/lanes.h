@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Branches of a program on a device that may run beside each other. Where a part (steps that are recorded as
+// one) splits into independent branches of many short steps, the branches get lanes, and steps wait for those
+// of other lanes that they depend on. Long steps fill the device by themselves, and a branch that is short
+// costs more at its fork and join than it gains: those stay on the first lane.
+#pragma once
+
+#include "runtime/program.h"
+
+namespace pelton::runtime {
+
+class Region;
+
+// Sets lane and waits of each step, and the order that follows from them. `least_ns`: what a branch must save
+// by estimate; below 0: never beside others.
+void assign_lanes(Program& program, const Region& region, const SymbolValues& symbols, int64_t least_ns);
+
+}  // namespace pelton::runtime
