@@ -24,6 +24,7 @@ namespace pelton::cli {
 namespace {
 
 constexpr double kNoLimitSeconds = 1e9;
+constexpr int64_t kMostKernels = 64;  // distinct generated ones that a plan should need
 
 struct Options {
   std::string model, output = "model.pelton", precision = "fp32", target, preprocess;
@@ -134,6 +135,7 @@ int run(const Options& o, const Globals& globals) {
                           {"passes", passes}};
     if (target.kind == device::Kind::cuda)
       out["artifacts"] = {{"kernels", artifacts.kernels},
+                          {"most_kernels", kMostKernels},
                           {"choices", artifacts.choices},
                           {"timed", artifacts.timed},
                           {"left_out", budget ? budget->left_out() : 0}};
@@ -148,7 +150,11 @@ int run(const Options& o, const Globals& globals) {
     if (!artifacts.left.empty())
       print_line(cat("kernels are compiled when it is loaded: ", artifacts.left));
     else
-      print_line(cat("holds ", artifacts.kernels, " compiled kernels"));
+      print_line(cat("holds ", artifacts.kernels, " compiled kernels",
+                     artifacts.kernels > kMostKernels
+                         ? cat(", more than the ", kMostKernels,
+                               " that a model should need: they take longer to compile and to load")
+                         : ""));
     print_line(artifacts.timed ? cat("holds ", artifacts.choices, " choices timed on ", target.product)
                                : std::string("choices that need timing are made when it is loaded on a GPU"));
     if (budget && budget->left_out())
@@ -177,10 +183,9 @@ Run make_compile(CLI::App& app, const Globals& globals) {
   app.add_option("-o,--output", o->output, "plan file to write")
       ->capture_default_str()
       ->type_name("X.pelton");
-  app.add_option(
-         "--precision", o->precision,
-         "fp32, bf16, fp16; int8 on a CPU, tf32 on a GPU; best, or several with commas: the fastest of "
-         "them, by timing, in each segment of the model")
+  app.add_option("--precision", o->precision,
+                 "fp32, bf16, fp16, int8; tf32 on a GPU; best, or several with commas: the fastest of "
+                 "them, by timing, in each segment of the model")
       ->capture_default_str();
   app.add_option(
          "--calibrate", o->calibrate,

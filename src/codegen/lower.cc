@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "codegen/lower.h"
 
+#include "codegen/quantize.h"
 #include "codegen/values.h"
 #include "ir/builder.h"
 #include "ir/infer.h"
@@ -16,7 +17,7 @@ Graph primitives_of(const Graph& body) {
   Graph g = body;
   for (bool changed = true; changed;) {
     changed = false;
-    for (NodeId id : std::vector<NodeId>(g.order())) changed |= expand(g, id);
+    for (NodeId id : std::vector<NodeId>(g.order())) changed |= expand(g, id) || expand_quantization(g, id);
   }
   return g;
 }

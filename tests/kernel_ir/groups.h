@@ -159,6 +159,34 @@ inline const std::vector<Group>& groups() {
         %4 = add(%2, %3) : f32[6,5]
         return %4
       })"},
+        {"quantize_channels", R"(graph "g"(%x: f32[2,3,5], %s: f32[3], %z: u8[3]) {
+        %0 = mul(%s, %s) : f32[3]
+        %c = constant() {value = tensor<f32[1]>{0.25}} : f32[1]
+        %1 = add(%0, %c) : f32[3]
+        %2 = quantize(%x, %1, %z) {axis = 1, to = u8} : u8[2,3,5]
+        %3 = dequantize(%2, %1, %z) {axis = 1} : f32[2,3,5]
+        return %2, %3
+      })"},
+        {"requantize",
+         R"(graph "g"(%x: i32[N,4], %s: f32[4]) {
+        symbol N in [0, 100]
+        %z = constant() {value = tensor<i8[]>{-7}} : i8[]
+        %0 = requantize(%x, %s, %z) {axis = 1, to = i8} : i8[N,4]
+        %1 = dequantize(%x, %s) {axis = 1} : f32[N,4]
+        %2 = quantize(%1, %s) {axis = -1, to = i8} : i8[N,4]
+        return %0, %2
+      })",
+         {{{"N", 7}}}},
+        {"dynamic_quantize", R"(graph "g"(%x: f32[3,70]) {
+        %0, %1, %2 = dynamic_quantize(%x) : u8[3,70], f32[], u8[]
+        return %0, %1, %2
+      })"},
+        {"dynamic_quantize_of_zeros", R"(graph "g"(%x: f32[3,7]) {
+        %c = constant() {value = tensor<f32[]>{0}} : f32[]
+        %y = mul(%x, %c) : f32[3,7]
+        %0, %1, %2 = dynamic_quantize(%y) : u8[3,7], f32[], u8[]
+        return %0, %1, %2
+      })"},
         {"lrn", R"(graph "g"(%x: f32[2,5,2]) {
         %0 = lrn(%x) {size = 3} : f32[2,5,2]
         return %0

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <limits>
+
 #include "codegen/interpret.h"
 #include "interp/interpreter.h"
 #include "ir/op.h"
@@ -61,6 +63,24 @@ TEST_CASE("kernels agree with the graph interpreter, also through their text") {
       for (size_t i = 0; i < got.size(); ++i) check_close(got[i], want[i].tensor, group.rtol, group.atol);
     }
   }
+}
+
+TEST_CASE("quantisation in kernels: half to even, saturation, NaN, and what f32 does not hold") {
+  ir::Graph g = ir::parse_graph(R"(graph "g"(%x: f32[8]) {
+    %s = constant() {value = tensor<f32[]>{2}} : f32[]
+    %z = constant() {value = tensor<i8[]>{3}} : i8[]
+    %0 = quantize(%x, %s, %z) {to = i8} : i8[8]
+    return %0
+  })");
+  const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+  const Tensor x = from_doubles(DType::f32, {8}, {1, 3, 5, -1, nan, inf, -inf, 1e9});
+  const Tensor got = interpret(kernel_of(g), {x}, {})[0];
+  const int64_t want[] = {3, 5, 5, 3, 3, 127, -128, 127};
+  for (int64_t i = 0; i < 8; ++i) CHECK(got.get_int(i) == want[i]);
+  CHECK(reason("graph \"g\"(%x: f64[4], %s: f64[]) { %0 = quantize(%x, %s) {to = i8} : i8[4] return %0 }") !=
+        "");
+  CHECK(reason("graph \"g\"(%x: f32[4], %s: f32[2]) { %0 = quantize(%x, %s) {axis = 0, block = 2, to = i8} : "
+               "i8[4] return %0 }") != "");
 }
 
 TEST_CASE("strict kernels round as ops that run alone") {

@@ -325,7 +325,8 @@ void add_generated(Registry& registry) {
                                                       "tile",      "iota",         "concat", "pad",
                                                       "transpose", "reshape",      "fill"};
   for (const ir::OpDef* op : ir::all_ops())
-    if (op->scalar || op->decompose || movement.count(op->name) || op->name.starts_with("reduce_"))
+    if (op->scalar || op->decompose || movement.count(op->name) || op->name.starts_with("reduce_") ||
+        op->family == ir::Family::quantize)
       i.ops.push_back(op->name);
   i.refuse = refuse;
   i.prepare = prepare;

@@ -25,6 +25,14 @@ cudaDataType_t data_type(DType t) {
       return CUDA_R_16F;
     case DType::bf16:
       return CUDA_R_16BF;
+    case DType::i8:
+      return CUDA_R_8I;
+    case DType::i32:
+      return CUDA_R_32I;
+    case DType::f8e4m3fn:
+      return CUDA_R_8F_E4M3;
+    case DType::f8e5m2:
+      return CUDA_R_8F_E5M2;
     default:
       return CUDA_R_32F;
   }
@@ -75,9 +83,9 @@ DeviceBuffer filled(int64_t bytes) {
 }  // namespace
 
 std::string MatmulProblem::key() const {
-  return cat("matmul ", name(in), " ", name(out), " ", m, "x", n, "x", k, " batch ", batch,
-             transpose_a ? " ta" : "", transpose_b ? " tb" : "", " strides ", stride_a, " ", stride_b, " ",
-             stride_d, residual ? " residual" : "", bias ? " bias" : "",
+  return cat("matmul ", name(in), in_b ? cat(" by ", name(*in_b)) : "", " ", name(out), " ", m, "x", n, "x",
+             k, " batch ", batch, transpose_a ? " ta" : "", transpose_b ? " tb" : "", " strides ", stride_a,
+             " ", stride_b, " ", stride_d, residual ? " residual" : "", bias ? " bias" : "",
              activation == Activation::relu        ? " relu"
              : activation == Activation::gelu_tanh ? " gelu"
                                                    : "",
@@ -88,18 +96,21 @@ std::string MatmulProblem::key() const {
 MatmulCall::MatmulCall(const MatmulProblem& problem) : p_(problem) {
   a_ = p_.transpose_a ? layout(p_.in, p_.k, p_.m, p_.batch, p_.stride_a)
                       : layout(p_.in, p_.m, p_.k, p_.batch, p_.stride_a);
-  b_ = p_.transpose_b ? layout(p_.in, p_.n, p_.k, p_.batch, p_.stride_b)
-                      : layout(p_.in, p_.k, p_.n, p_.batch, p_.stride_b, p_.pitch_b);
+  b_ = p_.transpose_b ? layout(p_.b_type(), p_.n, p_.k, p_.batch, p_.stride_b)
+                      : layout(p_.b_type(), p_.k, p_.n, p_.batch, p_.stride_b, p_.pitch_b);
   d_ = layout(p_.out, p_.m, p_.n, p_.batch, p_.stride_d, p_.pitch_d);
 }
 
 MatmulHandle MatmulCall::description(const void* bias) const {
   MatmulHandle h;
   cublasComputeType_t compute = p_.in == DType::f64              ? CUBLAS_COMPUTE_64F
+                                : p_.in == DType::i8             ? CUBLAS_COMPUTE_32I
                                 : p_.in == DType::f32 && p_.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
                                                                  : CUBLAS_COMPUTE_32F;
-  PELTON_CUDA(
-      cublas_lt().cublasLtMatmulDescCreate(h.out(), compute, p_.in == DType::f64 ? CUDA_R_64F : CUDA_R_32F));
+  const cudaDataType_t scale = p_.in == DType::f64  ? CUDA_R_64F
+                               : p_.in == DType::i8 ? CUDA_R_32I
+                                                    : CUDA_R_32F;
+  PELTON_CUDA(cublas_lt().cublasLtMatmulDescCreate(h.out(), compute, scale));
   // D' = B' A' in columns.
   set(h, CUBLASLT_MATMUL_DESC_TRANSA, p_.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(h, CUBLASLT_MATMUL_DESC_TRANSB, p_.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -123,11 +134,13 @@ void MatmulCall::run(const void* a, const void* b, const void* c, void* d, const
   MatmulHandle h = description(bias);
   float alpha = p_.alpha, beta = p_.residual ? 1.0f : 0.0f;
   double alpha64 = alpha, beta64 = beta;
-  bool wide = p_.in == DType::f64;
-  PELTON_CUDA(cublas_lt().cublasLtMatmul(
-      cublas_lt_handle(), h.get(), wide ? static_cast<void*>(&alpha64) : &alpha, b, b_.get(), a, a_.get(),
-      wide ? static_cast<void*>(&beta64) : &beta, p_.residual ? c : d, d_.get(), d, d_.get(), &algorithm_,
-      workspace, static_cast<size_t>(workspace_bytes_), stream));
+  int32_t alpha_int = 1, beta_int = 0;
+  void *pa = &alpha, *pb = &beta;
+  if (p_.in == DType::f64) pa = &alpha64, pb = &beta64;
+  if (p_.in == DType::i8) pa = &alpha_int, pb = &beta_int;
+  PELTON_CUDA(cublas_lt().cublasLtMatmul(cublas_lt_handle(), h.get(), pa, b, b_.get(), a, a_.get(), pb,
+                                         p_.residual ? c : d, d_.get(), d, d_.get(), &algorithm_, workspace,
+                                         static_cast<size_t>(workspace_bytes_), stream));
 }
 
 bool MatmulCall::choose() {
@@ -177,7 +190,7 @@ bool MatmulCall::choose() {
       auto bytes = [&](int64_t elements, DType t) { return byte_size(t, elements); };
       Trial t;
       t.a = filled(bytes(p_.m * p_.k + (p_.batch - 1) * p_.stride_a, p_.in));
-      t.b = filled(bytes(std::max(p_.n, p_.pitch_b) * p_.k + (p_.batch - 1) * p_.stride_b, p_.in));
+      t.b = filled(bytes(std::max(p_.n, p_.pitch_b) * p_.k + (p_.batch - 1) * p_.stride_b, p_.b_type()));
       t.d = filled(bytes(p_.m * std::max(p_.n, p_.pitch_d) + (p_.batch - 1) * p_.stride_d, p_.out));
       if (p_.residual) t.c = filled(t.d.bytes());
       if (p_.bias) t.bias = filled(bytes(p_.n, p_.out));

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // One cuBLASLt product at exact sizes: D = act(alpha A B + beta C + bias), row-major, with one batch dim.
+// Floats; i8 to i32 with alpha 1 and nothing behind; f8e4m3fn and f8e5m2 (not both sides the latter) to f16,
+// bf16 or f32, their scales in alpha. The library takes 8-bit operands where the sum runs along rows of both
+// (transpose_b alone) and sizes are multiples of 16, of i8 of 4.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "backend/cuda/handles.h"
@@ -14,6 +18,8 @@ enum class Activation : uint8_t { none, relu, gelu_tanh };
 
 struct MatmulProblem {
   DType in = DType::f32, out = DType::f32;
+  std::optional<DType> in_b;  // where B has another type than A
+  DType b_type() const { return in_b.value_or(in); }
   int64_t m = 0, n = 0, k = 0, batch = 1;
   bool transpose_a = false, transpose_b = false;     // A is [k, m] in memory, B is [n, k]
   int64_t stride_a = 0, stride_b = 0, stride_d = 0;  // elements between batches; 0: the same matrix for all

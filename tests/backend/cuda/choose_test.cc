@@ -47,6 +47,7 @@ TEST_CASE("cuda: every stored case of the ops is taken or refused with a reason"
   CHECK(taken["cuda.generated"] > 1000);
   CHECK(taken["cublaslt.matmul"] >= 20);
   CHECK(taken["cuda.gather"] > 10);
+  CHECK(taken["cuda.integer"] > 10);
 }
 
 TEST_CASE("cuda: products take a scale, a row, a residual and an activation with them") {
