@@ -36,12 +36,6 @@ class Bits {
 
 double flops_of(const Graph& g, NodeId id, const SymbolValues& symbols) {
   const ir::Node& n = g[id];
-  if (n.is("fused")) {
-    const Graph& body = n.get_graph("body");
-    double sum = 0;
-    for (NodeId inner : body.order()) sum += flops_of(body, inner, symbols);
-    return sum;
-  }
   if (!n.op->flops) return 0;
   auto dims = [&](const std::vector<ValueId>& values) {
     std::vector<Dims> out;

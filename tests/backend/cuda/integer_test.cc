@@ -34,7 +34,8 @@ const Conv kConvs[] = {
      {36, 20, 5, 3},
      {1, 36, 16, 24},
      "low = dims[0,1], high = dims[0,1], dilations = [2,1]"},
-    {{1, 6, 5, 7}, {10, 6, 3, 3}, {1, 10, 3, 5}, ""},  // small
+    {{1, 96, 7, 7}, {576, 96, 1, 1}, {1, 576, 7, 7}, ""},  // places that are no multiple of four
+    {{1, 6, 5, 7}, {10, 6, 3, 3}, {1, 10, 3, 5}, ""},      // small
     {{2, 8, 6, 6}, {8, 1, 3, 3}, {2, 8, 6, 6}, "groups = 8, low = dims[1,1], high = dims[1,1]"},
     {{1, 8, 7}, {6, 4, 3}, {1, 6, 7}, "groups = 2, low = dims[1], high = dims[1]"},
     {{1, 4, 3, 4, 5}, {8, 4, 2, 2, 2}, {1, 8, 2, 3, 4}, ""},
@@ -95,6 +96,7 @@ TEST_CASE("products of bytes: batches, transposed sides, zero points of rows and
   const Product all[] = {
       {{128, 256}, {256, 192}, {128, 192}, {}, {}, ""},  // on tensor cores where b is constant
       {{2, 70, 200}, {132, 200}, {2, 70, 132}, {}, {}, "transpose_b = true"},
+      {{1, 1024}, {1024, 1024}, {1, 1024}, {}, {}, ""},
       {{130, 64}, {64, 131}, {130, 131}, {}, {}, ""},  // columns that the library does not take
       {{5, 17}, {17, 9}, {5, 9}, {5}, {9}, ""},
       {{3, 1, 5, 17}, {4, 17, 9}, {3, 4, 5, 9}, {3, 1, 5, 1}, {4, 1, 9}, ""},

@@ -11,6 +11,9 @@ constexpr int64_t kMostRowBytes = 64 << 20;  // of windows at a time
 int64_t rounded_up(int64_t bytes) {
   return (bytes + 255) / 256 * 256;
 }
+int64_t in_fours(int64_t v) {
+  return (v + 3) / 4 * 4;
+}
 
 // The data as they lie are the rows of the product.
 bool is_rows(const IntegerConv& f) {
@@ -44,11 +47,11 @@ std::unique_ptr<IntegerProduct> IntegerProduct::make(const IntegerConv& form, co
                                                      bool columns, int64_t x_zero, int64_t w_zero,
                                                      const Tensor& bias) {
   const int64_t places = form.places();
-  // The library wants rows of results, too, of multiples of four.
-  if ((form.y_last ? form.k : places) % 4 != 0 || form.n * places > INT32_MAX) return nullptr;
+  // The library wants sizes of multiples of four; only rows of channels-last data are filled up.
+  if (form.k % 4 != 0 || (!form.y_last && places % 4 != 0) || form.n * places > INT32_MAX - 4) return nullptr;
   std::unique_ptr<IntegerProduct> p(new IntegerProduct);
   p->form_ = form;
-  p->windows_ = !is_rows(form);
+  p->windows_ = !is_rows(form) || (form.y_last && form.n * places % 4 != 0);
   const int64_t depth = int64_t{1} * form.c * form.taps();
   if (depth > INT32_MAX / 2) return nullptr;
   p->width_ = static_cast<int>((depth + 15) / 16 * 16);
@@ -61,13 +64,14 @@ std::unique_ptr<IntegerProduct> IntegerProduct::make(const IntegerConv& form, co
   if (p->windows_)
     while (p->images_ > 1 && (p->images_ * places * p->width_ > kMostRowBytes || form.n % p->images_ != 0))
       --p->images_;
+  p->apart_ = form.y_last && p->images_ * places % 4 != 0;
   MatmulProblem m;
   m.in = DType::i8;
   m.out = DType::i32;
   m.k = p->width_;
   m.transpose_b = true;
   if (form.y_last) {
-    m.m = p->images_ * places;
+    m.m = p->rows();
     m.n = form.k;
   } else {
     m.m = form.k;
@@ -95,8 +99,17 @@ std::unique_ptr<IntegerProduct> IntegerProduct::make(const IntegerConv& form, co
   return p;
 }
 
-int64_t IntegerProduct::scratch_bytes() const {
-  return rounded_up(call_->workspace_bytes()) + (windows_ ? images_ * form_.places() * width_ : 0);
+int64_t IntegerProduct::rows() const {
+  return form_.y_last ? in_fours(images_ * form_.places()) : images_ * form_.places();
+}
+int64_t IntegerProduct::workspace_bytes() const {
+  return rounded_up(call_->workspace_bytes());
+}
+int64_t IntegerProduct::row_bytes() const {
+  return windows_ ? rounded_up(rows() * width_) : 0;
+}
+int64_t IntegerProduct::sum_bytes() const {
+  return apart_ ? rounded_up(rows() * form_.k * static_cast<int64_t>(sizeof(int32_t))) : 0;
 }
 
 std::vector<Packed> IntegerProduct::packed() const {
@@ -109,20 +122,24 @@ void IntegerProduct::run(const void* x, int32_t* y, void* scratch, cudaStream_t 
   IntegerConv f = form_;
   f.x.data = x;
   const int64_t places = f.places();
-  auto* const rows = static_cast<int8_t*>(scratch) + rounded_up(call_->workspace_bytes());
+  auto* const rows = static_cast<int8_t*>(scratch) + workspace_bytes();
+  auto* const sums = reinterpret_cast<int32_t*>(rows + row_bytes());
   for (int first = 0; first < f.n; first += images_) {
     const void* data = rows;
     if (windows_)
       PELTON_CUDA(integer_windows(f, first, images_, width_, pad_, rows, stream));
     else
       data = static_cast<const int8_t*>(x) + first * places * width_;
-    int32_t* const to = y + first * places * f.k;
+    int32_t* const result = y + first * places * f.k;
+    int32_t* const to = apart_ ? sums : result;
     if (f.y_last)
       call_->run(data, weights_->get(), nullptr, to, nullptr, scratch, stream);
     else
       call_->run(weights_->get(), data, nullptr, to, nullptr, scratch, stream);
+    if (add_ || apart_)
+      PELTON_CUDA(integer_add(result, to, add_ ? add_->as<int32_t>() : nullptr, images_, f.k, places,
+                              f.y_last, stream));
   }
-  if (add_) PELTON_CUDA(integer_add(y, add_->as<int32_t>(), f.n, f.k, places, f.y_last, stream));
 }
 
 }  // namespace pelton::backend::cuda

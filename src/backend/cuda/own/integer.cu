@@ -123,14 +123,15 @@ __global__ void __launch_bounds__(kThreads) max_pool_kernel(const IntegerConv d,
   }
 }
 
-__global__ void __launch_bounds__(kThreads)
-    add_kernel(int32_t* y, const int32_t* add, int k, int64_t places, bool last, int64_t count) {
+__global__ void __launch_bounds__(kThreads) add_kernel(int32_t* y, const int32_t* sums, const int32_t* add,
+                                                       int k, int64_t places, bool last, int64_t count) {
   let_next_start();
   inputs_ready();
   for (int64_t i = int64_t{1} * blockIdx.x * kThreads + threadIdx.x; i < count;
        i += int64_t{1} * gridDim.x * kThreads) {
     const int64_t channel = last ? i % k : i / places % k;
-    y[i] = static_cast<int32_t>(static_cast<uint32_t>(y[i]) + static_cast<uint32_t>(add[channel]));
+    y[i] =
+        static_cast<int32_t>(static_cast<uint32_t>(sums[i]) + static_cast<uint32_t>(add ? add[channel] : 0));
   }
 }
 
@@ -191,11 +192,11 @@ cudaError_t integer_windows(const IntegerConv& d, int first, int images, int wid
   return launch(&windows_kernel, dim3(blocks_for(count)), dim3(kThreads), 0, stream, d, first, width, pad,
                 rows, count);
 }
-cudaError_t integer_add(int32_t* y, const int32_t* add, int n, int k, int64_t places, bool last,
-                        cudaStream_t stream) {
+cudaError_t integer_add(int32_t* y, const int32_t* sums, const int32_t* add, int n, int k, int64_t places,
+                        bool last, cudaStream_t stream) {
   const int64_t count = int64_t{1} * n * k * places;
-  return launch(&add_kernel, dim3(blocks_for(count)), dim3(kThreads), 0, stream, y, add, k, places, last,
-                count);
+  return launch(&add_kernel, dim3(blocks_for(count)), dim3(kThreads), 0, stream, y, sums, add, k, places,
+                last, count);
 }
 cudaError_t integer_max_pool(const IntegerConv& d, void* y, cudaStream_t stream) {
   const int64_t count = int64_t{1} * d.n * d.c * d.places();

@@ -34,9 +34,9 @@ cudaError_t integer_conv(const IntegerConv& problem, cudaStream_t stream);
 // inside, zeros behind them. Unsigned data is shifted by 128; what lies outside of an image is `pad`.
 cudaError_t integer_windows(const IntegerConv& problem, int first, int count, int width, int8_t pad,
                             int8_t* rows, cudaStream_t stream);
-// y += add[channel] for n images of y.
-cudaError_t integer_add(int32_t* y, const int32_t* add, int n, int k, int64_t places, bool last,
-                        cudaStream_t stream);
+// y = sums + add[channel] for n images of y; the sums may be y, and `add` null for 0.
+cudaError_t integer_add(int32_t* y, const int32_t* sums, const int32_t* add, int n, int k, int64_t places,
+                        bool last, cudaStream_t stream);
 
 // The largest of each window; `x` and `y` have one layout. The lowest number where a window holds nothing.
 cudaError_t integer_max_pool(const IntegerConv& problem, void* y, cudaStream_t stream);
