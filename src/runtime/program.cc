@@ -209,7 +209,8 @@ std::shared_ptr<const Program> Region::build(size_t segment, const SymbolValues&
     step.capturable = step.kernel->capturable();
   }
   for (const Ref& r : p->refs) p->touched_bytes += r.bytes;
-  if (options_.device && options_.max_graphs > 0)
+  // Steps that write over their state stay in one line: branches of training were not measured.
+  if (options_.device && options_.max_graphs > 0 && !writes_state_)
     assign_lanes(*p, *this, symbols, options_.least_branch_ns);
   else
     p->order = Order::list(static_cast<int>(p->steps.size()));

@@ -23,6 +23,7 @@ void register_cuda(Registry& registry) {
   cuda::add_resample(registry);
   cuda::add_contraction(registry);
   cuda::add_integer(registry);
+  cuda::add_control(registry);
   cuda::add_gather(registry);
   cuda::add_index(registry);
   cuda::add_random(registry);

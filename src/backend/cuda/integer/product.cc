@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/log.h"
+
 namespace pelton::backend::cuda {
 namespace {
 
@@ -80,7 +82,12 @@ std::unique_ptr<IntegerProduct> IntegerProduct::make(const IntegerConv& form, co
     m.stride_b = places * p->width_;
     m.stride_d = form.k * places;
   }
-  p->call_ = MatmulCall::make(m);
+  try {
+    p->call_ = MatmulCall::make(m);
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::driver) throw;
+    log_debug(cat("no integer product: ", e.message()));
+  }
   if (!p->call_) return nullptr;
 
   p->weights_ =

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// A sub-graph of control flow as kernels on the device: of fixed sizes, its values in a piece of the outer
+// node's scratch.
+#pragma once
+
+#include "backend/cuda/own/host.h"
+#include "ir/graph.h"
+
+namespace pelton::backend::cuda {
+
+// "" if every node of the graph has a kernel on the device and every size is fixed, else the reason.
+std::string refuse_body(const ir::Graph& body, const device::Target& target);
+
+class Body {
+ public:
+  Body(ir::GraphPtr body, const device::Target& target, int threads);
+  int64_t scratch_bytes() const { return scratch_bytes_; }
+  int64_t packed_bytes() const;
+  int64_t output_bytes(size_t i) const { return outputs_[i].bytes; }
+  // The input that output i is, or -1.
+  int passed_on(size_t i) const { return outputs_[i].input; }
+  // Enqueues the kernels. `inputs`: by input of the graph; yields where each output lies.
+  std::vector<const void*> run(const std::vector<const void*>& inputs, std::byte* scratch,
+                               cudaStream_t stream) const;
+
+ private:
+  struct Place {
+    int input = -1;
+    Packed constant;
+    size_t block = SIZE_MAX;  // of the arena
+    int64_t bytes = 0;
+    bool absent = false;
+  };
+  struct Step {
+    std::unique_ptr<Kernel> kernel;
+    std::vector<Place> in, out;
+    size_t scratch = SIZE_MAX;  // block
+  };
+  const void* at(const Place& place, const std::vector<const void*>& inputs, std::byte* scratch) const;
+
+  ir::GraphPtr graph_;
+  SymbolValues none_;  // sizes are fixed; kernels are prepared with it
+  std::vector<Step> steps_;
+  std::vector<Place> outputs_;
+  std::vector<int64_t> offsets_;  // by block
+  int64_t scratch_bytes_ = 0;
+};
+
+}  // namespace pelton::backend::cuda
