@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans for GPUs on a machine without one, and what is said of devices that are not there."""
+import os
 import re
+import subprocess
 
 import numpy as np
 
@@ -31,7 +33,7 @@ def test_a_plan_for_a_gpu_is_made_without_one_and_runs_on_the_cpu(pelton, chain,
     # Kernels are compiled here if the compiler is; what takes timing waits for a GPU.
     usable = bool(pelton("--json", "doctor").json()["gpu"]["libraries"]["NVRTC"])
     kernels = report["implementations"]["cuda.generated"] if usable else 0
-    assert report["artifacts"] == {"kernels": kernels, "choices": 0, "timed": False, "left_out": 0}
+    assert report["artifacts"] == {"kernels": kernels, "most_kernels": 64, "choices": 0, "timed": False, "left_out": 0}
     assert (b"__global__" in (tmp_path / "gpu.pelton").read_bytes()) == usable
     support = pelton("--json", "inspect", "--support", "gpu.pelton").json()
     assert any("compiled for sm_90" in note for note in support["notes"])
@@ -59,3 +61,33 @@ def test_half_of_the_channels_needs_no_other_layout(pelton, tmp_path):
     graph = pelton("inspect", "halves.pelton", "--graph").out
     assert graph.count("slice(") == 1  # the other half is read where it lies
     assert len(re.findall(r"layout\(.*to = \"plain\"", graph)) == 1  # for the result
+
+
+def test_a_driver_that_is_too_old_is_named(pelton, chain, tmp_path):
+    if not has_cuda(pelton):
+        return
+    (tmp_path / "driver.c").write_text("int cuDriverGetVersion(int* v) { *v = 11040; return 0; }\n")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "libcuda.so.1", tmp_path / "driver.c"], check=True)
+    old = {"LD_LIBRARY_PATH": f"{tmp_path}:{os.environ.get('LD_LIBRARY_PATH', '')}"}
+    words = ("device 'cuda' cannot be used", "the NVIDIA driver serves CUDA 11.4, this build needs ", "--device cpu")
+    assert_error(pelton("run", "chain.plt", *INPUTS, "--device", "cuda", env=old), 1, *words)
+    assert "serves CUDA 11.4" in pelton("doctor", env=old).out
+    assert pelton("run", "chain.plt", *INPUTS, "--device", "auto", env=old).code == 0
+
+
+def test_int8_is_calibrated_on_the_cpu_where_the_gpu_is_absent(pelton, tmp_path):
+    if not has_cuda(pelton):
+        return
+    (tmp_path / "net.plt").write_text("""graph "g"(%x: f32[8,16]) {
+  %w = constant() {value = tensor<f32[16,4]>{WEIGHTS}} : f32[16,4]
+  %y = matmul(%x, %w) : f32[8,4]
+  return %y
+}
+""".replace("WEIGHTS", ", ".join(str((i * 37 % 64 - 32) / 32) for i in range(64))))
+    (tmp_path / "samples").mkdir()
+    for i in range(3):
+        np.save(tmp_path / "samples" / f"{i}.npy", np.random.default_rng(i).standard_normal((8, 16)).astype(np.float32))
+    report = pelton("--json", "compile", "net.plt", "--target", "sm_90", "--precision", "int8", "--calibrate", "samples",
+                    "-o", "net.pelton").json()
+    assert report["implementations"]["cuda.integer"] == 1
+    assert set(report["implementations"]) <= {"cuda.integer", "cuda.generated"}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which GPUs and NVIDIA libraries this process can use.
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 
 #include "backend/cuda.h"
 #include "backend/cuda/libraries.h"
@@ -14,12 +15,25 @@ std::string version_text(int v) {
   return cat(v / 1000, ".", v % 1000 / 10);
 }
 
+// Of CUDA that the driver serves; 0: there is no driver. The runtime knows none of drivers that it cannot
+// use.
+int driver_version() {
+  int version = 0;
+  if (cudaDriverGetVersion(&version) == cudaSuccess && version > 0) return version;
+  void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (!driver) return 0;
+  const auto ask = reinterpret_cast<int (*)(int*)>(dlsym(driver, "cuDriverGetVersion"));
+  if (!ask || ask(&version) != 0) version = 0;
+  dlclose(driver);
+  return version;
+}
+
 }  // namespace
 
 std::vector<device::Target> cuda_devices(std::string& why) {
   why.clear();
-  int count = 0, driver = 0;
-  (void)cudaDriverGetVersion(&driver);
+  int count = 0;
+  const int driver = driver_version();
   cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess || count == 0) {
     (void)cudaGetLastError();
@@ -78,8 +92,8 @@ std::string cuda_device_uuid(int ordinal) {
 
 std::vector<LibraryReport> cuda_libraries() {
   std::vector<LibraryReport> out;
-  int driver = 0, runtime = 0;
-  (void)cudaDriverGetVersion(&driver);
+  int runtime = 0;
+  const int driver = driver_version();
   (void)cudaRuntimeGetVersion(&runtime);
   out.push_back({"NVIDIA driver", driver ? cat("CUDA ", version_text(driver)) : "",
                  driver ? "" : "libcuda.so.1 is not there"});

@@ -58,6 +58,7 @@ TEST_CASE("products with rows as long as a vocabulary and no multiple of 16 byte
         for (bool constant : {true, false})
           for (bool transposed : {false, true}) check_long_rows(t, rows, columns, constant, transposed);
   check_long_rows(DType::f32, 200, 100003, true, false);  // in two stretches
+}
 
 TEST_CASE("NaN goes through an activation behind a product") {
   PELTON_NEEDS_GPU();
