@@ -31,14 +31,15 @@ serve::PlanLoader plan_loader(int threads) {
   };
 }
 
-// The GPUs that instances of models may run on, by --device.
-std::vector<int> serving_gpus(const Globals& globals) {
+// The GPUs that instances of models may run on, by --device, if they are of that compute capability.
+std::vector<int> serving_gpus(const Globals& globals, int min_sm) {
   const device::Target target = globals.target();
   if (target.kind != device::Kind::cuda) return {};
-  if (globals.device.starts_with("cuda:")) return {target.ordinal};
   std::string unused;
   std::vector<int> all;
-  for (const device::Target& t : find_gpus(unused)) all.push_back(t.ordinal);
+  for (const device::Target& t : find_gpus(unused))
+    if (t.sm >= min_sm && (t.ordinal == target.ordinal || !globals.device.starts_with("cuda:")))
+      all.push_back(t.ordinal);
   return all;
 }
 
@@ -61,7 +62,7 @@ Run make_serve(CLI::App& app, const Globals& globals) {
         [target = find_device("cpu", globals.threads)](const std::string& path) {
           return open_pictures(path, target);
         },
-        serving_gpus(globals));
+        serving_gpus(globals, o->min_sm));
     backends.add("pelton", plans);
     o->core.open_gpu_region = serve::open_cuda_region;
     o->core.services = std::make_shared<serve::ServerServices>(o->core.inflight_bytes);

@@ -43,20 +43,17 @@ constexpr Refused kRefused[] = {
     {"--trace-rate", "use --trace-config rate=N"},
     {"--trace-count", "use --trace-config count=N"},
     {"--trace-log-frequency", "use --trace-config triton,log-frequency=N"},
+    {"--buffer-manager-thread-count",
+     "tensors are joined by the threads of instances: give the model more of them"},
+    {"--pinned-memory-pool-byte-size", "each plan has the pinned memory that its transfers need"},
+    {"--cuda-memory-pool-byte-size",
+     "each plan has the memory that it needs: bound it with compile --memory-budget"},
+    {"--cuda-virtual-address-size", "states of sequences are kept in the memory of the host"},
+    {"--grpc-infer-thread-count",
+     "gRPC starts as many threads as it has processors: bound them with taskset"},
+    {"--grpc-infer-allocation-pool-size", "bound the memory of requests with --max-inflight-bytes"},
+    {"--grpc-max-response-pool-size", "responses that wait for their client count in --max-inflight-bytes"},
     {"--strict-model-config", "use --disable-auto-complete-config"},
-};
-// Sizes and switches of machinery that Pelton does not have: they cannot change an answer.
-constexpr const char* kWithoutEffect[] = {
-    "--buffer-manager-thread-count",
-    "--pinned-memory-pool-byte-size",
-    "--cuda-memory-pool-byte-size",
-    "--cuda-virtual-address-size",
-    "--min-supported-compute-capability",
-    "--enable-peer-access",
-    "--metrics-interval-ms",
-    "--grpc-infer-thread-count",
-    "--grpc-infer-allocation-pool-size",
-    "--grpc-max-response-pool-size",
 };
 
 // Settings of gRPC's connections.
@@ -275,6 +272,32 @@ void add_engines(CLI::App& app, ServeOptions& o) {
       "NAME=FILE: shared library with an engine, for models of backend NAME");
 }
 
+void add_gpus(CLI::App& app, ServeOptions& o) {
+  app.add_option_function<std::string>(
+      "--min-supported-compute-capability",
+      [&o](const std::string& v) {
+        const char* const end = v.data() + v.size();
+        int major = 0, minor = 0;
+        auto r = std::from_chars(v.data(), end, major);
+        if (r.ec == std::errc() && r.ptr + 1 < end && *r.ptr == '.')
+          r = std::from_chars(r.ptr + 1, end, minor);
+        if (r.ec != std::errc() || r.ptr != end || major < 0 || major > 99 || minor < 0 || minor > 9)
+          refuse(cat("--min-supported-compute-capability is MAJOR.MINOR, not '", v, "'"));
+        o.min_sm = major * 10 + minor;
+      },
+      "MAJOR.MINOR: GPUs below it are not used");
+  app.add_option_function<bool>(
+         "--enable-peer-access",
+         [](bool v) {
+           if (v)
+             refuse(
+                 "flag --enable-peer-access is not supported with true: tensors go from GPU to GPU through "
+                 "the host");
+         },
+         "")
+      ->group("");
+}
+
 void add_security(CLI::App& app, const std::string& name, PortOptions& port) {
   const std::string p = "--" + name + "-";
   app.add_option_function<std::vector<std::string>>(
@@ -329,6 +352,10 @@ void add_serve_flags(CLI::App& app, ServeOptions& o) {
   add_port(app, "metrics", o.metrics, false);
   app.add_option("--allow-gpu-metrics", o.core.metrics.gpu, "Metrics of the machine's GPUs");
   app.add_option("--allow-cpu-metrics", o.core.metrics.cpu, "Metrics of the machine's processors and memory");
+  app.add_option_function<unsigned>(
+      "--metrics-interval-ms", [&o](unsigned v) { o.core.metrics.interval = std::chrono::milliseconds(v); },
+      "Milliseconds that a reading of the machine's state stands for; 0: read at every scrape");
+  add_gpus(app, o);
   app.add_option_function<std::vector<std::string>>(
       "--metrics-config",
       [&o](const std::vector<std::string>& list) {
@@ -372,10 +399,6 @@ void add_serve_flags(CLI::App& app, ServeOptions& o) {
     app.add_option_function<std::string>(
            f.flag, [f](const std::string&) { refuse(cat("flag ", f.flag, " is not supported: ", f.fix)); })
         ->expected(0, 1)
-        ->group("");
-  for (const char* flag : kWithoutEffect)
-    app.add_option_function<std::string>(
-           flag, [flag](const std::string&) { log_warn("flag ", flag, " has no effect here"); })
         ->group("");
   name_environment(app);
 }

@@ -38,6 +38,7 @@ struct ServeOptions {
   double header_timeout_s = 10;
   std::vector<std::string> allowed_hosts, allowed_origins;
   bool exit_on_error = true;       // a model that fails to load at start ends the server
+  int min_sm = 0;                  // compute capability, times 10, that a GPU has to have
   bool map_models = false;         // map plan files instead of reading them into private memory
   std::string python = "python3";  // runs Python models
   std::string onnxruntime;         // library that runs backend onnxruntime; empty: Pelton does

@@ -210,8 +210,8 @@ def test_instances_run_on_the_gpu_of_this_machine(serve):
                               [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 64])], [weight])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
     for name, group in (("cpu", "kind: KIND_CPU"), ("gpu", "kind: KIND_GPU count: 2"), ("auto", "")):
-        add_model(serve.repository, name, 'backend: "onnxruntime" max_batch_size: 16 dynamic_batching { } instance_group { %s }' % group,
-                  files={"1/model.onnx": model})
+        add_model(serve.repository, name, 'backend: "onnxruntime" max_batch_size: 16 dynamic_batching { } optimization { cuda { graphs: true } } '
+                  'instance_group { %s }' % group, files={"1/model.onnx": model})
     client = http.InferenceServerClient(serve().http)
     for rows in (1, 3, 16):
         x = np.random.default_rng(rows).standard_normal((rows, 64)).astype(np.float32)
@@ -219,3 +219,7 @@ def test_instances_run_on_the_gpu_of_this_machine(serve):
         given.set_data_from_numpy(x)
         for name in ("cpu", "gpu", "auto"):
             np.testing.assert_allclose(client.infer(name, [given]).as_numpy("y"), np.tanh(x @ numpy_helper.to_array(weight)), rtol=1e-4, atol=1e-5)
+    low = serve("--min-supported-compute-capability=99.0", "--exit-on-error=false")
+    status, answer = low.json("/v2/models/gpu/infer", {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 64], "data": [0.0] * 64}]})
+    assert status == 503 and "has none to use" in answer["error"]
+    assert low.json("/v2/models/auto/ready")[0] == 200

@@ -52,6 +52,18 @@ def test_models_run_there(serve):
     assert ask(server, "bare", ("x", "FP32", [2, 3], [1, 0, 0, 0, 1, 1]))[0] == 200
 
 
+def test_the_level_of_optimization(serve):
+    for level in (-1, 1, 2, 3):
+        add_model(serve.repository, f"level{level}", f'backend: "onnxruntime" optimization {{ graph {{ level: {level} }} }}', files={"1/model.onnx": LINEAR})
+    add_model(serve.repository, "ours", 'backend: "pelton" default_model_filename: "model.onnx" optimization { graph { level: 1 } }', files={"1/model.onnx": LINEAR})
+    server = serve("--device=cpu", f"--onnxruntime-library={LIBRARY}", "--model-control-mode=explicit")
+    for level in (-1, 1, 2):
+        assert server.json(f"/v2/repository/models/level{level}/load", b"", "POST")[0] == 200
+        assert ask(server, f"level{level}", ("x", "FP32", [1, 3], [1, 0, 0]))[1]["outputs"][0]["data"] == [0, 1]
+    assert "level 3 is none of -1, 0, 1 and 2" in server.json("/v2/repository/models/level3/load", b"", "POST")[1]["error"]
+    assert "'optimization.graph' is not supported by backend 'pelton'" in server.json("/v2/repository/models/ours/load", b"", "POST")[1]["error"]
+
+
 def test_what_does_not_fit_is_said(serve, tmp_path):
     bad = {"file": (None, b"no model", "ONNX Runtime: "),
            "type": ('backend: "onnxruntime" input { name: "x" data_type: TYPE_INT32 dims: [ -1, 3 ] } output { name: "y" data_type: TYPE_FP32 dims: [ -1, 2 ] }',

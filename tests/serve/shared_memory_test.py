@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """System shared memory with the public client: both protocols, every mistake, and regions that change under way."""
 import os
+import pathlib
+import sys
 
 import numpy as np
 import pytest
@@ -172,3 +174,27 @@ def test_off_by_default(serve, region, module):
         with pytest.raises(InferenceServerException, match="--allow-client-shm"):
             call()
     assert "system_shared_memory" not in str(client.get_server_metadata())
+
+
+ECHO = """import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT0", pb_utils.get_input_tensor_by_name(r, "INPUT0").as_numpy())]) for r in requests]
+"""
+
+
+def test_memory_of_the_servers_own_has_no_name(serve):
+    """Nothing that a client could register: what the server shares with the processes of Python models is under no name."""
+    add_model(serve.repository, "echo", identity().replace("identity", "python"), files={"1/model.py": ECHO})
+    server = serve("--allow-client-shm=true", f"--python-executable={sys.executable}")
+    assert server.infer("echo", [1.0] * 100_000)[0] == 200
+    pid = server.process.pid
+    processes = [pid, *(int(child) for task in pathlib.Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split())]
+    assert len(processes) > 1
+    for process in processes:
+        opened = [os.readlink(f) for f in pathlib.Path(f"/proc/{process}/fd").iterdir()]
+        assert not [f for f in opened if f.startswith("/dev/shm/")] and "/dev/shm/" not in pathlib.Path(f"/proc/{process}/maps").read_text()
+    status, answer = server.json("/v2/systemsharedmemory/region/r/register", {"key": "/pelton_worker", "offset": 0, "byte_size": 64})
+    assert status == 400 and "/proc" not in answer["error"]

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "serve/core/gpu_metrics.h"
 
 namespace pelton::serve {
 
@@ -29,6 +28,7 @@ LogLevel LogSwitches::level() const {
 Core::Core(CoreOptions options, const BackendTable& backends)
     : options_(with_services(std::move(options))),
       stats_(!options_.metrics.quantiles.empty()),
+      machine_metrics_(options_.metrics),
       gate_(options_.inflight_bytes),
       shared_memory_(options_.allow_client_shm, gate_, options_.open_gpu_region),
       admin_(4, 1024),
@@ -72,7 +72,7 @@ void Core::stop() {
 
 std::string Core::metrics() const {
   std::string out = metrics_text(stats_, options_.metrics);
-  if (options_.metrics.gpu) out += gpu_metrics_text();
+  out += machine_metrics_.text();
   if (options_.services) out += options_.services->metrics.text();
   return out;
 }

@@ -14,6 +14,7 @@
 #include "serve/core/executor.h"
 #include "serve/core/gpu_region.h"
 #include "serve/core/load_meter.h"
+#include "serve/core/machine_metrics.h"
 #include "serve/core/memory_gate.h"
 #include "serve/core/repository.h"
 #include "serve/core/services.h"
@@ -90,6 +91,7 @@ class Core {
   const Clock::time_point started_ = Clock::now();
   StatsTable stats_;
   mutable LoadMeter load_meter_;
+  mutable MachineMetrics machine_metrics_;
   MemoryGate gate_;
   SharedMemory shared_memory_;
   Executor admin_;

@@ -85,6 +85,9 @@ class Backend {
                                        std::shared_ptr<const void> prepared) const = 0;
   // The GPUs that its instances can run on; nullopt: it is told where they belong and sees to it itself.
   virtual std::optional<std::vector<int>> gpus() const { return std::vector<int>(); }
+  // Which of the configuration's fields that are the engine's to honour it does: "optimization.priority" (its
+  // work is done by the threads of its instances), "optimization.graph", "optimization.cuda.graphs".
+  virtual bool honours(std::string_view field) const { return field == "optimization.priority"; }
   // True if loading such a model can run code that its files bring along.
   virtual bool runs_code() const { return false; }
 };

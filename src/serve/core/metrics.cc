@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The scrape page. Names, types and labels of the nv_ families are those that existing dashboards query.
 #include <algorithm>
-#include <fstream>
 #include <functional>
-#include <mutex>
 
 #include "base/cat.h"
 #include "serve/core/custom_metrics.h"
@@ -90,43 +88,6 @@ void summaries(std::string& out, const std::vector<Series>& series, const Metric
       [](const ModelStats& s) -> const Duration& { return s.cache_miss; });
 }
 
-// Share of the machine's processors at work since the last call, 0 to 1.
-double host_utilization() {
-  static std::mutex mutex;
-  static uint64_t last_all = 0, last_idle = 0;
-  static double last = 0;
-  std::ifstream in("/proc/stat");
-  std::string cpu;
-  in >> cpu;
-  uint64_t all = 0, idle = 0, v = 0;
-  for (int i = 0; i < 8 && in >> v; ++i) {  // user nice system idle iowait irq softirq steal
-    all += v;
-    if (i == 3 || i == 4) idle += v;
-  }
-  std::lock_guard lock(mutex);
-  if (all > last_all)
-    last = 1 - static_cast<double>(idle - std::min(idle, last_idle)) / static_cast<double>(all - last_all);
-  last_all = all;
-  last_idle = idle;
-  return std::clamp(last, 0.0, 1.0);
-}
-
-struct HostMemory {
-  uint64_t total = 0, used = 0;
-};
-HostMemory host_memory() {
-  std::ifstream in("/proc/meminfo");
-  std::string key, unit;
-  uint64_t kib = 0, available = 0;
-  HostMemory m;
-  while (in >> key >> kib && std::getline(in, unit)) {
-    if (key == "MemTotal:") m.total = kib * 1024;
-    if (key == "MemAvailable:") available = kib * 1024;
-  }
-  m.used = m.total - std::min(available, m.total);
-  return m;
-}
-
 }  // namespace
 
 std::string metrics_text(const StatsTable& table, const MetricsOptions& options) {
@@ -202,15 +163,6 @@ std::string metrics_text(const StatsTable& table, const MetricsOptions& options)
   }
 
   if (!options.quantiles.empty()) summaries(out, series, options);
-  if (!options.cpu) return out;
-  head(out, "nv_cpu_utilization", "gauge",
-       "Share of the machine's processors at work since the last scrape, 0 to 1");
-  out += cat("nv_cpu_utilization ", host_utilization(), "\n");
-  const HostMemory memory = host_memory();
-  head(out, "nv_cpu_memory_total_bytes", "gauge", "Memory of the machine");
-  out += cat("nv_cpu_memory_total_bytes ", memory.total, "\n");
-  head(out, "nv_cpu_memory_used_bytes", "gauge", "Memory of the machine in use");
-  out += cat("nv_cpu_memory_used_bytes ", memory.used, "\n");
   return out;
 }
 

@@ -30,18 +30,16 @@ constexpr Refused kRefused[] = {
     {"cc_model_filenames", "use default_model_filename"},
     {"runtime", "remove the field: 'backend' says which engine runs the model"},
     {"instance_group.host_policy", "bind the process with taskset or a cpuset"},
-};
-// Accepted without effect: hints about buffers and devices that this server chooses by itself.
-constexpr const char* kHints[] = {
-    "optimization.graph",
-    "optimization.priority",
-    "optimization.cuda",
-    "optimization.input_pinned_memory",
-    "optimization.output_pinned_memory",
-    "optimization.gather_kernel_buffer_threshold",
-    "optimization.eager_batching",
-    "sequence_batching.state.use_same_buffer_for_input_output",
-    "sequence_batching.state.use_growable_memory",
+    {"optimization.cuda.busy_wait_events", "remove the field"},
+    {"optimization.cuda.graph_spec",
+     "remove the field, and list the shapes under model_warmup: each is recorded when it first runs"},
+    {"optimization.cuda.output_copy_stream", "remove the field"},
+    {"optimization.gather_kernel_buffer_threshold", "remove the field: requests are joined on the host"},
+    {"optimization.eager_batching", "remove the field: a batch is formed when an instance is free"},
+    {"sequence_batching.state.use_same_buffer_for_input_output",
+     "remove the field: a state goes on to the next request without a copy"},
+    {"sequence_batching.state.use_growable_memory",
+     "remove the field: a state has the memory that its last size needs"},
 };
 
 bool is_default(const Item& i) {
@@ -245,6 +243,21 @@ std::vector<InstancePlace> read_places(const Node& tree) {
   return places;
 }
 
+Optimization read_optimization(const Node& tree) {
+  Optimization out;
+  const Node* n = tree.message("optimization");
+  if (!n) return out;
+  for (const char* field : {"input_pinned_memory", "output_pinned_memory"})
+    if (const Node* p = n->message(field); p && !p->boolean("enable"))
+      fail(ErrorCode::unsupported_op, cat("field 'optimization.", field, "' is not supported with false"), "",
+           "remove the field: small tensors reach a GPU through pinned memory");
+  const std::string priority = n->enum_name("priority");
+  if (priority == "PRIORITY_MAX") out.priority = Priority::high;
+  if (priority == "PRIORITY_MIN") out.priority = Priority::low;
+  if (const Node* g = n->message("graph")) out.graph_level = g->integer("level");
+  return out;
+}
+
 void check_unique(const std::vector<TensorSpec>& specs, std::string_view what) {
   std::set<std::string> names;
   for (const TensorSpec& t : specs)
@@ -278,14 +291,26 @@ const TensorSpec* ModelConfig::output(std::string_view name) const {
   return nullptr;
 }
 
-ModelConfig read_model_config(std::shared_ptr<const Node> tree, std::vector<std::string>* notes) {
+void check_engine_fields(const ModelConfig& c, const std::function<bool(std::string_view)>& honours) {
+  // What an engine may do: the field, and what to say where it does not.
+  constexpr Refused kOfEngines[] = {
+      {"optimization.graph", "remove the field: plans are optimized in full when they are compiled"},
+      {"optimization.cuda.graphs", "remove the field"},
+      {"optimization.priority", "remove the field"},
+  };
+  for (const Refused& r : kOfEngines)
+    if (path_is_set(*c.tree, r.path) && !honours(r.path))
+      fail(ErrorCode::unsupported_op,
+           cat("field '", r.path, "' is not supported ",
+               c.backend.empty() ? std::string("for ensembles") : cat("by backend '", c.backend, "'")),
+           "", r.fix);
+}
+
+ModelConfig read_model_config(std::shared_ptr<const Node> tree) {
   const Node& n = *tree;
   for (const Refused& r : kRefused)
     if (path_is_set(n, r.path))
       fail(ErrorCode::unsupported_op, cat("field '", r.path, "' is not supported"), "", r.fix);
-  if (notes)
-    for (const char* hint : kHints)
-      if (path_is_set(n, hint)) notes->push_back(cat("field '", hint, "' has no effect here"));
 
   ModelConfig c;
   c.name = n.string("name");
@@ -310,6 +335,7 @@ ModelConfig read_model_config(std::shared_ptr<const Node> tree, std::vector<std:
     c.sequence = read_sequence_config(*s, read_config_map(n, "parameters"), c.max_batch);
   read_ragged_config(n, c);
   c.rate_needs = read_rate_needs(n);
+  c.optimization = read_optimization(n);
   if (const Node* r = n.message("response_cache")) c.cached = r->boolean("enable");
   if (c.cached && (c.decoupled || c.sequence))
     fail(ErrorCode::bad_format, "response_cache cannot be used with sequences or a decoupled model");

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "serve/core/config_node.h"
+#include "serve/core/priority.h"
 #include "serve/core/wire_type.h"
 
 namespace pelton::serve {
@@ -141,6 +143,11 @@ struct WarmupSample {
   std::vector<WarmupInput> inputs;
 };
 
+struct Optimization {
+  Priority priority = Priority::normal;  // of the instances' threads
+  int64_t graph_level = 0;               // of ONNX Runtime: 0 everything, 1 extended, -1 basic, 2 nothing
+};
+
 struct VersionPolicy {
   enum class Kind { latest, all, specific } kind = Kind::latest;
   uint32_t latest = 1;
@@ -157,6 +164,7 @@ struct ModelConfig {
   std::vector<RateNeed> rate_needs;          // by instance; empty: none
   std::optional<BatchingConfig> batching;
   std::optional<SequenceConfig> sequence;
+  Optimization optimization;
   std::vector<BatchInput> batch_inputs;
   std::vector<BatchOutput> batch_outputs;
   bool cached = false;
@@ -182,9 +190,10 @@ struct ModelConfig {
 };
 
 // Typed view of a tree. Everything that this server does not do is refused by the field's name
-// (unsupported_op), everything inconsistent with bad_format; `notes` gains one line for each accepted field
-// that has no effect here.
-ModelConfig read_model_config(std::shared_ptr<const Node> tree, std::vector<std::string>* notes = nullptr);
+// (unsupported_op), everything inconsistent with bad_format.
+ModelConfig read_model_config(std::shared_ptr<const Node> tree);
+// Refuses (unsupported_op) the fields that are the engine's to honour where `honours` says no to their paths.
+void check_engine_fields(const ModelConfig& config, const std::function<bool(std::string_view)>& honours);
 
 // Parts of the reading.
 SequenceConfig read_sequence_config(const Node& node, const std::map<std::string, std::string>& parameters,

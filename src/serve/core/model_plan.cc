@@ -59,11 +59,29 @@ std::vector<int64_t> choose_versions(const VersionPolicy& policy, const std::vec
   return {};
 }
 
+// A priority is that of threads of the CPU; the streams of a GPU have one only.
+void check_priority(const ModelConfig& c) {
+  const Priority wanted = c.optimization.priority;
+  if (wanted == Priority::normal) return;
+  for (const InstancePlace& place : c.places)
+    if (place.gpu >= 0)
+      fail(ErrorCode::unsupported_op,
+           cat("field 'optimization.priority' is not supported on a GPU, and the model has an instance on "
+               "GPU ",
+               place.gpu),
+           c.name, "remove the field, or place the model with kind: KIND_CPU");
+  if (!may_have(wanted))
+    fail(ErrorCode::unsupported_op,
+         "field 'optimization.priority' asks for PRIORITY_MAX, which this process may not give to a thread",
+         c.name,
+         "allow it (CAP_SYS_NICE, or LimitNICE=-5 of systemd), or set the other models to PRIORITY_MIN");
+}
+
 }  // namespace
 
 ModelPlan plan_model(const std::string& name, const ModelDir& dir,
                      const std::optional<std::string>& config_json, bool complete,
-                     const BackendTable& backends, std::vector<std::string>& notes,
+                     const BackendTable& backends,
                      const std::function<void(const Node&, const Backend&)>& before_use) {
   ModelPlan plan;
   std::unique_ptr<Node> tree;
@@ -111,9 +129,13 @@ ModelPlan plan_model(const std::string& name, const ModelDir& dir,
       plan.prepared_version = available.back();
     }
   }
-  plan.config = read_model_config(std::shared_ptr<const Node>(std::move(tree)), &notes);
-  if (!is_ensemble)
-    if (const auto gpus = backends.get(plan.config.backend).gpus()) place_instances(plan.config, *gpus);
+  plan.config = read_model_config(std::shared_ptr<const Node>(std::move(tree)));
+  const Backend* const backend = is_ensemble ? nullptr : &backends.get(plan.config.backend);
+  check_engine_fields(plan.config,
+                      [&](std::string_view field) { return backend && backend->honours(field); });
+  if (backend)
+    if (const auto gpus = backend->gpus()) place_instances(plan.config, *gpus);
+  check_priority(plan.config);
   if (plan.config.inputs.empty() && !is_ensemble)
     fail(ErrorCode::bad_format, "the configuration declares no input", name);
   if (plan.config.outputs.empty()) fail(ErrorCode::bad_format, "the configuration declares no output", name);

@@ -255,9 +255,8 @@ void Repository::check_override(const std::string& name, const std::string& path
   };
   if (!changes.files.empty()) refuse("bring files for");
   if (path.empty()) refuse("switch to");
-  std::vector<std::string> unused;
   const ModelConfig own =
-      plan_model(name, ModelDir(path), std::nullopt, options_.complete_configs, backends_, unused).config;
+      plan_model(name, ModelDir(path), std::nullopt, options_.complete_configs, backends_).config;
   if (own.backend != backend) refuse("switch to");
   if (wanted.string("default_model_filename") != own.default_file ||
       read_config_map(wanted, "parameters") != own.parameters ||
@@ -284,18 +283,18 @@ void Repository::load_folder(const std::string& name, Entry& e, const std::strin
   Stopwatch watch;
   const ModelDir dir(folder, !changes.files.empty());
   const uint64_t fingerprint = ModelDir(path.empty() ? folder : path).fingerprint();
-  std::vector<std::string> notes;
   const bool overridden = changes.config_json || !changes.files.empty();
   const ModelPlan plan = plan_model(name, dir, changes.config_json, options_.complete_configs, backends_,
-                                    notes, [&](const Node& wanted, const Backend& backend) {
+                                    [&](const Node& wanted, const Backend& backend) {
                                       if (overridden && backend.runs_code())
                                         check_override(name, path, changes, wanted);
                                     });
   if (plan.config.cached && !options_.limits.cache)
-    notes.push_back("field 'response_cache' has no effect: the server has no cache (--cache-config)");
+    log_warn("model ", name,
+             ": field 'response_cache' has no effect: the server has no cache (--cache-config)");
   if (!plan.config.rate_needs.empty() && !options_.limits.limiter)
-    notes.push_back("field 'rate_limiter' has no effect: start the server with --rate-limit=execution_count");
-  for (const std::string& note : notes) log_warn("model ", name, ": ", note);
+    log_warn("model ", name,
+             ": field 'rate_limiter' has no effect: start the server with --rate-limit=execution_count");
 
   std::vector<std::string> steps;
   for (const EnsembleStep& s : plan.config.steps) {

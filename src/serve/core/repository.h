@@ -146,7 +146,7 @@ struct ModelPlan {
 // `before_use` sees the configuration before the backend touches a file.
 ModelPlan plan_model(const std::string& name, const ModelDir& dir,
                      const std::optional<std::string>& config_json, bool complete,
-                     const BackendTable& backends, std::vector<std::string>& notes,
+                     const BackendTable& backends,
                      const std::function<void(const Node&, const Backend&)>& before_use = {});
 
 }  // namespace pelton::serve

@@ -21,7 +21,8 @@ InstanceScheduler::InstanceScheduler(const ModelConfig& config, std::shared_ptr<
   if (limits.limiter)
     for (const RateNeed& need : config.rate_needs)
       tickets_.push_back(limits.limiter->join(need, config.name));
-  if (engine_->instant() && !batching_ && tickets_.empty()) {
+  if (engine_->instant() && !batching_ && tickets_.empty() &&
+      config.optimization.priority == Priority::normal) {
     shared_ = engine_->make_instance(0);
     return;
   }
@@ -160,6 +161,7 @@ void InstanceScheduler::finished(Lane& lane) {
 }
 
 void InstanceScheduler::work(int index) {
+  set_priority(config_.optimization.priority);
   Lane& lane = *lanes_[static_cast<size_t>(index)];
   RateLimiter::Ticket* ticket = tickets_.empty() ? nullptr : tickets_[static_cast<size_t>(index)].get();
   bool held = false;

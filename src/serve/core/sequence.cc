@@ -362,6 +362,7 @@ SequenceScheduler::Turn SequenceScheduler::take(const std::vector<SequencePtr>& 
 }
 
 void SequenceScheduler::work(int index) {
+  set_priority(config_.optimization.priority);
   Instance& instance = *instances_[static_cast<size_t>(index)];
   std::unique_lock lock(mutex_);
   for (;;) {

@@ -146,9 +146,10 @@ class StatsTable {
 };
 
 struct MetricsOptions {
-  bool counters = true;           // sums of times
-  std::vector<double> quantiles;  // of summaries; empty: no summaries
-  bool gpu = true, cpu = true;    // state of the machine
+  bool counters = true;                   // sums of times
+  std::vector<double> quantiles;          // of summaries; empty: no summaries
+  bool gpu = true, cpu = true;            // state of the machine
+  std::chrono::milliseconds interval{0};  // that a reading of it stands for
 };
 
 // Prometheus text. Only models that have served have series. Never blocks a request.

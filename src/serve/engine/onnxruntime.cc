@@ -19,13 +19,31 @@ struct Port {
   OrtLibrary::Info info;
 };
 
+// The library's number for optimization.graph.level.
+int library_level(int64_t level) {
+  switch (level) {
+    case -1:
+      return 1;  // basic
+    case 0:
+      return 99;  // everything
+    case 1:
+      return 2;  // extended
+    case 2:
+      return 0;  // nothing
+    default:
+      fail(ErrorCode::bad_format, cat("optimization.graph.level ", level, " is none of -1, 0, 1 and 2"));
+  }
+}
+
 class Session {
  public:
-  Session(Library library, const std::string& path, const std::map<std::string, std::string>& parameters)
+  Session(Library library, const std::string& path, const std::map<std::string, std::string>& parameters,
+          int64_t level)
       : library_(std::move(library)) {
     Handle options = nullptr, session = nullptr;
     library_->call(L::kCreateSessionOptions, &options);
     const auto kept = library_->own(options, L::kReleaseSessionOptions);
+    library_->call(L::kSetSessionGraphOptimizationLevel, options, library_level(level));
     for (const auto& [name, place] : {std::pair{"intra_op_thread_count", L::kSetIntraOpNumThreads},
                                       std::pair{"inter_op_thread_count", L::kSetInterOpNumThreads}})
       if (const auto it = parameters.find(name); it != parameters.end()) {
@@ -190,11 +208,16 @@ void check_ports(const std::vector<ModelConfig::EngineTensor>& specs, const std:
 class OrtBackend final : public Backend {
  public:
   explicit OrtBackend(Library library) : library_(std::move(library)) {}
+  bool honours(std::string_view field) const override {
+    return field == "optimization.graph" || Backend::honours(field);
+  }
 
   std::shared_ptr<const void> complete(Node& config, const ModelDir& dir, int64_t version) const override {
     if (config.has("input") && config.has("output")) return nullptr;
-    auto session =
-        open(config.string("default_model_filename"), read_config_map(config, "parameters"), dir, version);
+    const Node* const o = config.message("optimization");
+    const Node* const graph = o ? o->message("graph") : nullptr;
+    auto session = open(config.string("default_model_filename"), read_config_map(config, "parameters"), dir,
+                        version, graph ? graph->integer("level") : 0);
     const size_t lead = config.integer("max_batch_size") > 0 ? 1 : 0;
     for (const char* field : {"input", "output"}) {
       if (config.has(field)) continue;
@@ -212,7 +235,8 @@ class OrtBackend final : public Backend {
   std::shared_ptr<Engine> load(const ModelConfig& config, const ModelDir& dir, int64_t version,
                                std::shared_ptr<const void> prepared) const override {
     auto session = prepared ? std::static_pointer_cast<const Session>(prepared)
-                            : open(config.default_file, config.parameters, dir, version);
+                            : open(config.default_file, config.parameters, dir, version,
+                                   config.optimization.graph_level);
     check_ports(config.engine_inputs(), session->inputs, "input");
     check_ports(config.engine_outputs(), session->outputs, "output");
     if (config.engine_inputs().size() != session->inputs.size())
@@ -224,10 +248,10 @@ class OrtBackend final : public Backend {
  private:
   std::shared_ptr<const Session> open(const std::string& configured,
                                       const std::map<std::string, std::string>& parameters,
-                                      const ModelDir& dir, int64_t version) const {
+                                      const ModelDir& dir, int64_t version, int64_t level) const {
     return std::make_shared<const Session>(
         library_, dir.checked_path(version_path(version, configured.empty() ? "model.onnx" : configured)),
-        parameters);
+        parameters, level);
   }
 
   const Library library_;

@@ -26,6 +26,7 @@ class OrtLibrary {
     kCreateSession = 7,
     kRun = 9,
     kCreateSessionOptions = 10,
+    kSetSessionGraphOptimizationLevel = 23,
     kSetIntraOpNumThreads = 24,
     kSetInterOpNumThreads = 25,
     kSessionGetInputCount = 30,

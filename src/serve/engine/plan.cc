@@ -226,6 +226,10 @@ class PlanBackend final : public Backend {
         pictures_(std::move(pictures)),
         gpus_(std::move(gpus)) {}
   std::optional<std::vector<int>> gpus() const override { return gpus_; }
+  // What a GPU is told in a run is recorded, and played in the next one of the same shapes.
+  bool honours(std::string_view field) const override {
+    return field == "optimization.cuda.graphs" || Backend::honours(field);
+  }
 
   std::shared_ptr<const void> complete(Node& config, const ModelDir& dir, int64_t version) const override {
     if (config.has("input") && config.has("output")) return nullptr;

@@ -147,6 +147,7 @@ PythonInstance::~PythonInstance() {
 std::shared_ptr<WorkerProcess> PythonInstance::start() {
   auto process = std::make_shared<WorkerProcess>(model_->executable, std::string(python_worker_source()),
                                                  model_->services->answers, log_prints_of(config_.name));
+  set_priority(config_.optimization.priority, process->pid());
   Json m = python_start_message("serve", model_->file, model_->folder, config_.decoupled);
   m["outputs"] = Json::array();
   for (const TensorSpec& t : config_.outputs) m["outputs"].push_back(t.name);

@@ -49,6 +49,7 @@ class WorkerProcess {
   // One thread at a time. False if the process has ended, or has said nothing for that long (negative: no
   // limit) and still runs; bad_format if it sends nonsense.
   bool receive(Frame& frame, int timeout_ms = -1);
+  pid_t pid() const { return pid_; }
   uint64_t begun() const { return ring_.begun(); }
   // Ends it and says how it ended ("ended with signal 9").
   std::string end();

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "serve/core/model_config.h"
+#include "support/expect_error.h"
 
 namespace pelton::serve {
 namespace {
@@ -98,9 +99,18 @@ TEST_CASE("fields that are not built are refused by name, their defaults are not
     CHECK_MESSAGE(message_of(text).find("is not supported") != std::string::npos, text);
   CHECK(message_of("response_cache { enable: false } model_transaction_policy { decoupled: false } "
                    "instance_group { passive: false }") == "accepted");
-  std::vector<std::string> notes;
-  read_model_config(parse_config_text("optimization { cuda { graphs: true } }", "m"), &notes);
-  CHECK(notes == std::vector<std::string>{"field 'optimization.cuda' has no effect here"});
+  for (const char* engine : {"optimization { cuda { graphs: true } }", "optimization { graph { level: 1 } }",
+                             "optimization { priority: PRIORITY_MIN }"}) {
+    const ModelConfig c = read_model_config(parse_config_text(cat("backend: \"b\" ", engine), "m"));
+    std::string asked;
+    check_engine_fields(c, [&](std::string_view field) { return asked = field, true; });
+    CHECK_MESSAGE(cat(engine).find(asked.substr(asked.rfind('.') + 1)) != std::string::npos, asked);
+    pelton::test::expect_error(ErrorCode::unsupported_op, {asked.c_str(), "is not supported by backend 'b'"},
+                               [&] { check_engine_fields(c, [](std::string_view) { return false; }); });
+  }
+  CHECK(message_of("optimization { input_pinned_memory { enable: true } }") == "accepted");
+  CHECK(message_of("optimization { input_pinned_memory { } }").find("is not supported with false") !=
+        std::string::npos);
 }
 
 }  // namespace pelton::serve
