@@ -20,7 +20,7 @@ struct ExecutableOptions {
   int64_t wait_ns = -1;             // for a free context; -1: as long as it takes, 0: refuse at once (busy)
   int64_t memory_budget_bytes = 0;  // weights, kernels and contexts together; 0: no limit
   int max_graphs = 16;              // captured graphs kept by a context on a device (least recently used go)
-  int max_programs = 64;      // sets of input sizes whose prepared kernels are kept (least recently used go)
+  int max_programs = 64;  // sets of input sizes whose prepared kernels are kept (least recently used go)
   // On a device: what a branch of a graph must save, by estimate, to run beside others; below 0: one by one.
   int64_t least_branch_ns = 20000;
   bool check_memory = false;  // derive the memory plan a second time and compare

@@ -21,7 +21,7 @@ void add_generated(Registry& registry);    // groups and single nodes through th
 inline constexpr std::string_view kGenerated = "cuda.generated";
 // The kernel that preparing the instance would load, compiled and kept (kept.h). Needs no GPU.
 void compile_generated(const Instance& instance, const device::Target& target);
-void add_segments(Registry& registry);     // one launch for many tensors (ir/segments.h)
+void add_segments(Registry& registry);  // one launch for many tensors (ir/segments.h)
 inline constexpr std::string_view kSegmented = "cuda.segments";
 void compile_segments(const Instance& instance, const device::Target& target);
 void add_gather(Registry& registry);

@@ -27,8 +27,8 @@ double source_position(const ResampleAxis& axis, const std::string& how, int64_t
          exact = axis.scale_given ? scale * from : to;  // result size before it was cut to whole
   if (how == "asymmetric") return x / scale;
   if (how == "tf_half_pixel_for_nn") return (x + 0.5) / scale;
-  // The size before it was cut, as the reference of the specification and its stored case of scale 0.6 have it;
-  // ONNX Runtime takes the size after.
+  // The size before it was cut, as the reference of the specification and its stored case of scale 0.6 have
+  // it; ONNX Runtime takes the size after.
   if (how == "align_corners") return exact == 1 || to == 1 ? 0 : x * (from - 1) / (exact - 1);
   if (how == "pytorch_half_pixel") return to > 1 ? (x + 0.5) / scale - 0.5 : 0;
   if (how == "tf_crop_and_resize") {

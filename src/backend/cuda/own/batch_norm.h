@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batch norm in training and its gradient: statistics over all places of a channel, then one pass that uses
-// them. x[N,C,S] plain or [N,S,C]. Threads sum in f32, sums are merged in f64, in a fixed order: the same bits
-// each time.
+// them. x[N,C,S] plain or [N,S,C]. Threads sum in f32, sums are merged in f64, in a fixed order: the same
+// bits each time.
 #pragma once
 
 #include <cuda_runtime_api.h>
