@@ -141,12 +141,16 @@ bool replace_by_merged(Graph& g, const std::vector<Candidate>& all, const std::s
 
 bool merge_updates(Graph& g, const Context& context) {
   std::unordered_set<uint32_t> next;
+  std::set<ValueId> state;  // that changes
   for (const Slot& s : g.slots)
-    if (s.next && s.next != s.old_value) next.insert(s.next.index);
+    if (s.next && s.next != s.old_value) {
+      next.insert(s.next.index);
+      state.insert(s.old_value);
+    }
   const std::map<NodeId, Distance> distance = distances(g);
   using Key = std::tuple<int, int, std::string, std::string>;
   std::map<Key, std::vector<Candidate>, std::greater<>> classes;
-  std::set<ValueId> taken;  // tensors that segments which write state read
+  std::set<ValueId> taken;  // state that segments which write state read
   for (NodeId id : g.order()) {
     const Node& n = g[id];
     const bool numbers = single(g, id);
@@ -163,7 +167,7 @@ bool merge_updates(Graph& g, const Context& context) {
     // A kernel may write over the state that a segment reads: no other segment may read it.
     bool alone = true;
     for (ValueId v : updates ? operands_of(g, id) : std::vector<ValueId>{})
-      alone &= !segment.is_full(g.type(v)) || taken.insert(v).second;
+      alone &= !state.count(v) || taken.insert(v).second;
     if (!alone) continue;
     const Distance& d = distance.at(id);
     classes[{d.tensors, numbers ? d.nodes : 0, kind, segment.program}].push_back({id, std::move(body)});

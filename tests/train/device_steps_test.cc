@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <map>
+#include <set>
 
 #include "compiler/compile.h"
 #include "data/lower.h"
@@ -105,6 +106,47 @@ TEST_CASE("every node of a training step runs on the GPU") {
       for (const auto& [node, count] : on_host(c, precision)) append(all, cat("\n", count, " x ", node));
       CHECK(all == "");
     }
+}
+
+TEST_CASE("a step writes its state in few launches, and takes norms in few") {
+  if (registry().candidates("matmul", device::Kind::cuda).empty()) PELTON_SKIP("this build has no CUDA");
+  for (const Case& c : cases()) {
+    const std::string name = c.model, optimizer = c.optimizer;
+    if (name != "mobilenet_v2" && name != "resnet50" && name != "vit" && optimizer != "lamb") continue;
+    CAPTURE(name);
+    StepOptions o;
+    o.batch = 4;
+    o.draw = false;
+    o.optimizer = optimizer;
+    o.clip_norm = c.clip;
+    for (bool merged : {true, false}) {
+      compiler::Options how;
+      how.precision = "bf16";
+      how.full_precision = {kUpdate, kStages};
+      if (!merged) how.disabled = {"merge_updates"};
+      const runtime::Plan plan =
+          compiler::compile(build_train_step(*named_model(c.model, c.options), o).graph,
+                            device::cuda_target(90), how, registry());
+      const ir::Graph& g = plan.graph;
+      std::set<uint32_t> writers;
+      for (const ir::Slot& s : g.slots)
+        if (s.next && s.next != s.old_value && g.type(s.next).rank() > 0)
+          writers.insert(g[s.next].producer.index);
+      int64_t sums = 0;  // of whole tensors
+      for (ir::NodeId id : g.order())
+        for (ir::ValueId v : g[id].is("fused") ? g[id].outputs : std::vector<ir::ValueId>{})
+          if (g.type(v).rank() == 0 && g[id].get_text("kind") != "pointwise") {
+            ++sums;
+            break;
+          }
+      CAPTURE(writers.size());
+      CAPTURE(sums);
+      if (merged)
+        CHECK((writers.size() <= 16 && sums <= 12));
+      else
+        CHECK(writers.size() >= 30);
+    }
+  }
 }
 
 TEST_CASE("every node of a pipeline's stages runs on the GPU") {
