@@ -41,10 +41,34 @@ const Tensor* Batch::find(std::string_view name) const {
   return nullptr;
 }
 
+const DeviceField* Batch::find_on_device(std::string_view name) const {
+  for (const DeviceField& f : on_device)
+    if (f.name == name) return &f;
+  return nullptr;
+}
+
+void Batch::bring_to_host() {
+  for (const DeviceField& f : on_device) fields.emplace_back(f.name, f.to_host());
+  on_device.clear();
+}
+
+Tensor DeviceField::to_host() const {
+  Tensor out(dtype, dims);
+  device->activate();
+  const auto stream = device->make_stream();
+  stream->download(out.mutable_data(), memory.get(), out.bytes());
+  stream->synchronize();
+  return out;
+}
+
 const Tensor& Batch::at(std::string_view name) const {
   if (const Tensor* t = find(name)) return *t;
+  if (find_on_device(name))
+    fail(ErrorCode::usage, cat("field '", name, "' lies on the device"), "",
+         "read it through Batch::find_on_device(), or leave RunOptions::on_device out");
   std::string have;
   for (const auto& f : fields) append(have, cat(have.empty() ? "" : ", ", f.first));
+  for (const auto& f : on_device) append(have, cat(have.empty() ? "" : ", ", f.name));
   fail(ErrorCode::bad_name, cat("the batch has no field '", name, "'"), "", cat("it has: ", have));
 }
 
@@ -79,7 +103,7 @@ BatchBuilder::BatchBuilder(const SamplePlan& plan, int64_t count, std::shared_pt
   }
 }
 
-void BatchBuilder::put(int64_t slot, Sample& s) {
+void BatchBuilder::put(int64_t slot, Sample& s, bool may_leave) {
   const size_t at = static_cast<size_t>(slot);
   auto row_of = [&](std::string_view name) {
     for (size_t i = 0; i < plan_.size(); ++i)
@@ -105,9 +129,14 @@ void BatchBuilder::put(int64_t slot, Sample& s) {
     const FieldPlan& f = plan_[row];
     const Dims dims = s.image->dims(s.format);
     if (dims == f.dims && s.format.dtype == f.dtype) {
-      s.image->finish(s.format, buffers_[row].get() +
-                                    at * static_cast<size_t>(byte_size(f.dtype, element_count(f.dims))));
-      filled_[row][at] = 1;
+      if (auto job = may_leave ? s.image->device_job() : std::nullopt) {
+        std::lock_guard lock(mutex_);
+        left_format_ = s.format;
+        left_.push_back({slot, std::move(*s.image), std::move(*job)});
+      } else {
+        s.image->finish(s.format, buffers_[row].get() + at * slot_bytes(row));
+        filled_[row][at] = 1;
+      }
     } else {
       Tensor t(s.format.dtype, dims);
       s.image->finish(s.format, t.mutable_data());
@@ -132,7 +161,8 @@ void BatchBuilder::put(int64_t slot, Sample& s) {
   }
 }
 
-void BatchBuilder::build(const std::vector<int64_t>& keep, const std::vector<uint8_t>& blank, Batch& out) {
+void BatchBuilder::build(const std::vector<int64_t>& keep, const std::vector<uint8_t>& blank, Batch& out,
+                         const std::shared_ptr<device::Device>& device) {
   const int64_t n = static_cast<int64_t>(keep.size());
   const bool all_kept = n == count_;
   for (size_t row = 0; row < plan_.size(); ++row) {
@@ -143,7 +173,13 @@ void BatchBuilder::build(const std::vector<int64_t>& keep, const std::vector<uin
       out.fields.emplace_back(f.name, Tensor::of_strings({n}, std::move(texts)));
       continue;
     }
-    const size_t bytes = static_cast<size_t>(byte_size(f.dtype, element_count(f.dims)));
+    const size_t bytes = slot_bytes(row);
+    if (stays_ && f.name == "image") {
+      Dims dims = f.dims;
+      dims.insert(dims.begin(), n);
+      out.on_device.push_back({f.name, f.dtype, dims, device, device_});
+      continue;
+    }
     // The largest of this batch: the plan's size counts only if a sample has it.
     Dims largest = f.dims;
     bool ragged = false;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Puts finished samples of one batch side by side. Workers write into the batch's own buffers as soon as the
-// shapes are known; samples of other shapes wait and are padded when the batch is complete.
+// shapes are known; samples of other shapes wait and are padded when the batch is complete. With a device,
+// pictures that it can decode are left to it: they are jobs until run_jobs(), and the field "image" lies in
+// its memory.
 #pragma once
 
 #include <mutex>
@@ -8,6 +10,7 @@
 #include "data/batch.h"
 #include "data/buffer_pool.h"
 #include "data/sample.h"
+#include "device/device.h"
 
 namespace pelton::data {
 
@@ -29,12 +32,32 @@ void copy_block(const uint8_t* from, const Dims& from_dims, uint8_t* to, const D
 class BatchBuilder {
  public:
   BatchBuilder(const SamplePlan& plan, int64_t count, std::shared_ptr<BufferPool> buffers);
-  // Any thread, once for each slot. Carries out what is pending on the picture.
-  void put(int64_t slot, Sample& sample);
+  // Any thread, once for each slot. Carries out what is pending on the picture, or, with `may_leave`, leaves
+  // it to the device.
+  void put(int64_t slot, Sample& sample, bool may_leave = false);
+
+  // The device's part, by one thread, while no put() runs. run_jobs() carries out the jobs there are and
+  // returns the slots that the decoder did not take, for a put() without may_leave. When there are no jobs
+  // left, gather() brings the field "image" together: in the device's memory, or, when that is not wanted or
+  // the pictures differ in size, on the host. It waits for the copies. `blank`: as for build().
+  int64_t jobs() const { return std::ssize(left_); }
+  std::vector<int64_t> run_jobs(device::PictureDecoder& decoder);
+  void gather(device::Stream& stream, const std::vector<uint8_t>& blank, bool on_device);
+
   // After all slots are done. `keep` lists the slots to take, in order; `blank` marks those without a sample.
-  void build(const std::vector<int64_t>& keep, const std::vector<uint8_t>& blank, Batch& out);
+  void build(const std::vector<int64_t>& keep, const std::vector<uint8_t>& blank, Batch& out,
+             const std::shared_ptr<device::Device>& device = nullptr);
 
  private:
+  struct Left {  // the job's file lies in the picture
+    int64_t slot;
+    LazyImage picture;
+    device::PictureJob job;
+  };
+  std::optional<size_t> picture_row() const;
+  size_t slot_bytes(size_t row) const {
+    return static_cast<size_t>(byte_size(plan_[row].dtype, element_count(plan_[row].dims)));
+  }
   struct Loose {
     int64_t slot;
     std::string name;
@@ -48,6 +71,11 @@ class BatchBuilder {
   std::vector<std::vector<std::string>> texts_;    // by plan row; string fields
   std::mutex mutex_;
   std::vector<Loose> loose_;  // values that do not fit the plan
+  std::vector<Left> left_;    // to the device
+  PixelFormat left_format_;
+  std::vector<uint8_t> there_;       // by slot: the picture is in device_ and not in buffers_
+  std::shared_ptr<uint8_t> device_;  // [count, dims] of the field "image"
+  bool stays_ = false;               // gather() has left the field there
 };
 
 }  // namespace pelton::data

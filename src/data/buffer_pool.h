@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batch buffers that go round: a buffer comes back when the last tensor on it is gone, so that a steady run
-// neither maps fresh pages for every batch nor grows.
+// neither maps fresh pages for every batch nor grows. For a device that takes the batches, host buffers are
+// pinned, and there are buffers in its own memory.
 #pragma once
 
 #include <cstdint>
@@ -8,19 +9,35 @@
 #include <mutex>
 #include <vector>
 
+#include "device/device.h"
+
 namespace pelton::data {
 
 class BufferPool : public std::enable_shared_from_this<BufferPool> {
  public:
-  explicit BufferPool(size_t keep) : keep_(keep) {}  // spare buffers kept
+  // `keep`: spare buffers kept. `device` may be null.
+  explicit BufferPool(size_t keep, std::shared_ptr<device::Device> device = nullptr)
+      : keep_(keep), device_(std::move(device)) {}
   ~BufferPool();
-  std::shared_ptr<uint8_t> get(size_t bytes);  // 64-byte aligned; may outlive the pool
+  std::shared_ptr<uint8_t> get(size_t bytes);            // 64-byte aligned; may outlive the pool
+  std::shared_ptr<uint8_t> get_on_device(size_t bytes);  // the device's memory; may outlive the pool
 
  private:
-  void put(uint8_t* data, size_t bytes);
+  enum class Where : uint8_t { pageable, pinned, device };
+  struct Block {
+    uint8_t* data = nullptr;
+    size_t bytes = 0;
+    device::Memory memory;  // empty: pageable
+    Where where = Where::pageable;
+  };
+  std::shared_ptr<uint8_t> take(size_t bytes, bool on_device);
+  Block make(size_t bytes, bool on_device);
+  static void drop(Block& block);
+  void put(Block block);
   size_t keep_;
+  std::shared_ptr<device::Device> device_;
   std::mutex mutex_;
-  std::vector<std::pair<uint8_t*, size_t>> spare_;
+  std::vector<Block> spare_;
 };
 
 }  // namespace pelton::data

@@ -86,6 +86,14 @@ bool leaves_picture(std::string_view op) {
          std::ranges::any_of(fields, [&](const StageKind& k) { return k.schema.name == op; });
 }
 
+const StageSpec* decode_on_device(const PipelineSpec& spec) {
+  for (const StageSpec& s : spec.stages)
+    if (const auto device = s.options.find("device"); s.op == "decode" && device != s.options.end() &&
+                                                      device->second.texts == std::vector<std::string>{"gpu"})
+      return &s;
+  return nullptr;
+}
+
 std::string stage_place(const PipelineSpec& spec, size_t stage) {
   const StageSpec& s = spec.stages[stage];
   return s.where.empty() ? cat(spec.name, " stage ", stage + 1, " (", s.op, ")") : s.where;

@@ -20,6 +20,8 @@ PipelineSpec evaluation_form(PipelineSpec spec);
 bool draws(const StageSpec& stage, const std::string& where);  // anything in it is random
 // Works on fields other than the picture, so requests and compiled graphs pass over it.
 bool leaves_picture(std::string_view op);
+// The decode stage that names the GPU; null if none does.
+const StageSpec* decode_on_device(const PipelineSpec& spec);
 std::string stage_place(const PipelineSpec& spec, size_t stage);  // for messages
 
 }  // namespace pelton::data

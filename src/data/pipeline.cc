@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/thread_pool.h"
 #include "data/batch_builder.h"
+#include "data/device_pass.h"
 #include "data/evaluation.h"
 #include "data/lower.h"
 #include "data/stages.h"
@@ -25,6 +26,7 @@ namespace {
 constexpr int kReplacements = 16;  // other samples tried for a bad one
 constexpr int64_t kProbed = 100;   // samples tried until one can be read
 constexpr int64_t kBadGrace = 10;  // bad samples that never stop a run, unless bad_limit is 0
+constexpr int64_t kLanes = 4;      // batches that a device decodes at once, at most
 
 // One batch in the making.
 struct Work {
@@ -32,13 +34,19 @@ struct Work {
   std::unique_ptr<BatchBuilder> builder;
   std::vector<Order::Item> items;
   std::vector<uint8_t> blank;  // slots without a sample; each written by its own task only
-  int64_t left = 0;            // slots to do; guarded by Core::mutex
+  int64_t left = 0;            // slots to do, and one for the device's part; guarded by Core::mutex
   std::vector<BadSample> bad;  // guarded by Core::mutex
   std::exception_ptr fatal;    // guarded by Core::mutex
 };
 
+struct Slot {
+  std::shared_ptr<Work> work;
+  int64_t at = 0;
+  bool on_host = false;  // the device's decoder did not take it
+};
+
 // What a pipeline and the pool's tasks share; the tasks keep it alive.
-struct Core {
+struct Core : std::enable_shared_from_this<Core> {
   Core(SampleMaker m, Order o) : maker(std::move(m)), order(std::move(o)) {}
   SampleMaker maker;
   Order order;
@@ -48,14 +56,18 @@ struct Core {
 
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<std::pair<std::shared_ptr<Work>, int64_t>> queue;  // slots to do
+  std::deque<Slot> queue;  // to do
   int runners = 0, working = 0;
   bool stopping = false;
-  int64_t samples = 0, bad = 0;
+  int64_t samples = 0, bad = 0, decoded_on_device = 0, left_to_host = 0;
   std::map<std::string, int64_t> reasons;
+  DevicePass* pass = nullptr;  // the pipeline's, which outlives all that is being worked on
+  bool stays = false;          // the field "image" stays on the device
 
-  void process(Work& work, int64_t slot);
+  void process(Work& work, int64_t slot, bool on_host);
   bool run_one(std::unique_lock<std::mutex>& lock);
+  void run_on_device(const std::shared_ptr<Work>& work, DeviceLane lane);
+  void start_runners(size_t at_most);
   void drain();
   void reopen();
 };
@@ -65,7 +77,7 @@ bool is_fatal(ErrorCode c) {
          c == ErrorCode::out_of_memory || c == ErrorCode::cancelled;
 }
 
-void Core::process(Work& work, int64_t slot) {
+void Core::process(Work& work, int64_t slot, bool on_host) {
   Order::Item& item = work.items[static_cast<size_t>(slot)];
   const PipelineSpec& spec = maker.spec();
   const int64_t asked = item.index;
@@ -78,7 +90,7 @@ void Core::process(Work& work, int64_t slot) {
       op = sample.image ? "decode" : "batch";
       const int64_t before = now_ns();
       try {
-        work.builder->put(slot, sample);
+        work.builder->put(slot, sample, pass && !on_host);
       } catch (const Error& e) {
         throw e.within(sample.origin.str());
       }
@@ -104,22 +116,72 @@ void Core::process(Work& work, int64_t slot) {
 // Does one queued slot; false when there is none. Called and left with the lock held.
 bool Core::run_one(std::unique_lock<std::mutex>& lock) {
   if (stopping || queue.empty()) return false;
-  auto [work, slot] = std::move(queue.front());
+  const Slot slot = std::move(queue.front());
+  Work& work = *slot.work;
   queue.pop_front();
   ++working;
   lock.unlock();
   std::exception_ptr error;
   try {
-    process(*work, slot);
+    process(work, slot.at, slot.on_host);
   } catch (...) {
     error = std::current_exception();
   }
   lock.lock();
   --working;
-  ++samples;
-  if (error && !work->fatal) work->fatal = error;
-  if (--work->left == 0 || stopping || working == 0) changed.notify_all();
+  samples += !slot.on_host;
+  if (error && !work.fatal) work.fatal = error;
+  if (--work.left == 1 && pass && !stopping) {
+    ++working;
+    pass->submit([core = shared_from_this(), shared = slot.work](DeviceLane lane) {
+      core->run_on_device(shared, lane);
+    });
+  }
+  if (work.left == 0 || stopping || working == 0) changed.notify_all();
   return true;
+}
+
+// The device's part of a batch whose slots are done. What its decoder does not take goes back to the pool.
+void Core::run_on_device(const std::shared_ptr<Work>& work, DeviceLane lane) {
+  std::vector<int64_t> again;
+  std::exception_ptr error;
+  int64_t asked = 0;
+  try {
+    asked = work->builder->jobs();
+    again = work->builder->run_jobs(lane.decoder);
+    if (again.empty()) {
+      const bool all_kept = maker.spec().bad_samples != "skip" || std::ranges::count(work->blank, 1) == 0;
+      work->builder->gather(lane.stream, work->blank, stays && all_kept);
+    }
+  } catch (...) {
+    error = std::current_exception();
+  }
+  std::lock_guard lock(mutex);
+  --working;
+  const auto back = std::ssize(again);
+  decoded_on_device += error ? 0 : asked - back;
+  left_to_host += back;
+  if (error && !work->fatal) work->fatal = error;
+  if (again.empty()) {
+    --work->left;
+  } else if (!stopping) {
+    work->left += back;
+    for (auto slot = again.rbegin(); slot != again.rend(); ++slot) queue.push_front({work, *slot, true});
+    start_runners(again.size());
+  }
+  changed.notify_all();
+}
+
+// Called with the lock held.
+void Core::start_runners(size_t at_most) {
+  for (const int wanted = static_cast<int>(std::min(static_cast<size_t>(threads() - 1), at_most));
+       runners < wanted; ++runners)
+    spawn([core = shared_from_this()] {
+      std::unique_lock inner(core->mutex);
+      while (core->run_one(inner)) {
+      }
+      --core->runners;
+    });
 }
 
 // Forgets what is queued and waits for what is being worked on; nothing is worked on from then on.
@@ -206,6 +268,14 @@ struct Pipeline::Impl {
         core(std::make_shared<Core>(SampleMaker(parts.host, source), order_of(spec, *source, o))) {
     if (options.prefetch < 1)
       fail(ErrorCode::usage, cat("prefetch is ", options.prefetch, ", not at least 1"));
+    const StageSpec* decode = decode_on_device(core->maker.spec());
+    if (!decode) return;
+    if (!options.device)
+      fail(ErrorCode::no_device, "device = \"gpu\": nothing here runs on a GPU", decode->where,
+           "train with --device cuda, set RunOptions::device, or leave 'device' out");
+    core->stays = options.on_device && !core->maker.works_on_batches();
+    pass = std::make_unique<DevicePass>(options.device, std::min<int64_t>(kLanes, options.prefetch + 1));
+    core->pass = pass.get();
   }
 
   // Learns the shape of a sample from the first good one, and how many batches fit the budget.
@@ -229,7 +299,10 @@ struct Pipeline::Impl {
            core->maker.spec().name);
     window = options.prefetch + 1;
     keep_budget(plan_bytes(core->plan) * options.batch);
-    buffers = std::make_shared<BufferPool>(static_cast<size_t>(window + 2) * core->plan.size());
+    // Batches that the consumer holds: two, and as many again that are on their way to a device.
+    const int64_t held = options.device ? 4 : 2;
+    const size_t fields = core->plan.size() + (pass ? 1 : 0);
+    buffers = std::make_shared<BufferPool>(static_cast<size_t>(window + held) * fields, options.device);
   }
 
   // A batch takes so many bytes: as the plan says, or as one of larger samples turned out. From now on no
@@ -253,7 +326,8 @@ struct Pipeline::Impl {
       auto work = std::make_shared<Work>();
       work->epoch = next_epoch;
       work->step = next_step;
-      work->count = work->left = core->order.count(next_epoch, next_step);
+      work->count = core->order.count(next_epoch, next_step);
+      work->left = work->count + (pass ? 1 : 0);
       work->builder = std::make_unique<BatchBuilder>(core->plan, work->count, buffers);
       for (int64_t i = 0; i < work->count; ++i)
         work->items.push_back(core->order.at(next_epoch, next_step, i));
@@ -261,19 +335,11 @@ struct Pipeline::Impl {
       if (++next_step == core->order.steps()) next_step = 0, ++next_epoch;
       works.push_back(work);
       std::lock_guard lock(core->mutex);
-      for (int64_t i = 0; i < work->count; ++i) core->queue.emplace_back(work, i);
+      for (int64_t i = 0; i < work->count; ++i) core->queue.push_back({work, i});
     }
     // The consumer works too while it waits, so it needs one helper fewer than there are threads.
     std::lock_guard lock(core->mutex);
-    const int wanted =
-        static_cast<int>(std::min<size_t>(static_cast<size_t>(threads() - 1), core->queue.size()));
-    for (; core->runners < wanted; ++core->runners)
-      spawn([core = core] {
-        std::unique_lock inner(core->mutex);
-        while (core->run_one(inner)) {
-        }
-        --core->runners;
-      });
+    core->start_runners(core->queue.size());
   }
 
   void check_limit() {
@@ -291,6 +357,7 @@ struct Pipeline::Impl {
   Parts parts;
   std::shared_ptr<Core> core;
   std::shared_ptr<BufferPool> buffers;
+  std::unique_ptr<DevicePass> pass;         // with a decode stage on the device
   std::deque<std::shared_ptr<Work>> works;  // in flight, oldest first
   int64_t epoch = 0, step = 0;              // of the batch that next() gives next
   int64_t next_epoch = 0, next_step = 0;    // of the batch that is queued next
@@ -351,10 +418,11 @@ bool Pipeline::next(Batch& batch) {
          cat("no sample of the batch could be used; the first: ",
              out.bad.empty() ? "" : cat(out.bad[0].origin, ": ", out.bad[0].reason)),
          core.maker.spec().name);
-  work->builder->build(keep, work->blank, out);
+  work->builder->build(keep, work->blank, out, m.options.device);
   int64_t bytes = 0;
   for (const auto& [name, t] : out.fields)
     if (t.dtype() != DType::string) bytes += t.bytes();
+  for (const DeviceField& f : out.on_device) bytes += byte_size(f.dtype, element_count(f.dims));
   m.keep_budget(bytes);
   core.maker.finish(out);
   m.works.pop_front();
@@ -461,6 +529,8 @@ PipelineReport Pipeline::report() const {
   r.in_flight = m.window;
   r.cached_samples = core.maker.cached_samples();
   r.cached_bytes = core.maker.cached_bytes();
+  r.decoded_on_device = core.decoded_on_device;
+  r.left_to_host = core.left_to_host;
   return r;
 }
 

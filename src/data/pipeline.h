@@ -27,6 +27,12 @@ struct RunOptions {
   int prefetch = 2;  // batches made ahead, at least 1
   int64_t memory_budget_bytes = int64_t{4}
                                 << 30;  // of batches in flight; fewer are made ahead when it is short
+  // That consumes the batches: their buffers are pinned host memory that it copies from directly, and it
+  // decodes for a decode stage with device = "gpu", which needs one.
+  std::shared_ptr<device::Device> device;
+  // The consumer takes pictures that the device has decoded where they are (Batch::on_device). They come to
+  // the host all the same in batches of several sizes, with left-out samples, or with stages on batches.
+  bool on_device = false;
 };
 
 // Where a pipeline stands: enough to go on from the same sample on any machine. About 60 bytes as text.
@@ -46,6 +52,7 @@ struct PipelineReport {
   double wait_seconds = 0;                                    // the consumer's, in next()
   int64_t batch_bytes = 0, in_flight = 0;                     // of one batch; batches in flight at most
   int64_t cached_samples = 0, cached_bytes = 0;               // kept by cache stages
+  int64_t decoded_on_device = 0, left_to_host = 0;  // pictures; left: what the device's decoder did not take
 };
 
 class Pipeline {

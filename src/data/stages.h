@@ -33,6 +33,7 @@ class SampleMaker {
   }
 
   void finish(Batch& batch) const;  // the stages on batches
+  bool works_on_batches() const { return !batch_stages_.empty(); }
 
   const PipelineSpec& spec() const { return spec_; }
   const Source& source() const { return *source_; }

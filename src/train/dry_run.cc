@@ -69,7 +69,7 @@ DryRun Trainer::dry_run() {
   describe(g, e.choices(), r);
   TrainBatch b;
   m.loaders.train->next(b);
-  std::vector<Tensor> in = m.step_inputs(b, false);
+  const StepInputs in = m.step_inputs(b, false);
   try {
     // On a device, steps until they are played from a recording; then rounds of steps that follow one another
     // as they do in a run.
@@ -98,7 +98,7 @@ DryRun Trainer::dry_run() {
     steps(ahead ? kUntilPlayed : 1, false);
     std::tie(r.step_seconds, r.step_cpu_seconds) = time(false);
     if (ahead) r.resident_seconds = time(true).first;
-    r.node_seconds = m.current->times(in, m.key());
+    r.node_seconds = m.current->times(in.to_host(), m.key());
   } catch (const Error& e) {
     m.check_memory_message(e);
     throw;

@@ -67,6 +67,7 @@ Loader::Loader(std::unique_ptr<Pipeline> pipeline, Wanted wanted, int64_t rows)
   data::Batch first;
   if (!pipeline_->next(first))
     fail(ErrorCode::not_found, "the data holds no samples", pipeline_->spec().name);
+  first.bring_to_host();
   pipeline_->restore(start);
   const std::string where = cat("data of ", pipeline_->spec().name);
   in_step_ = !pipeline_->graph_part().stages.empty();
@@ -118,6 +119,7 @@ std::vector<std::optional<InputForm>> Loader::forms(const std::vector<double>& m
   data::PipelineState start = pipeline_->state();
   data::Batch first;
   pipeline_->next(first);
+  first.bring_to_host();
   pipeline_->restore(start);
   for (size_t i = 0; i < fields_.size(); ++i) {
     const nn::ModelInput& in = wanted_.inputs[i];
@@ -170,8 +172,17 @@ bool Loader::next(TrainBatch& out) {
   data::Batch batch;
   if (!pipeline_->next(batch)) return false;
   out.inputs.clear();
+  out.on_device.clear();
   out.valid = batch.count() - batch.padding;
-  for (const std::string& field : fields_) out.inputs.push_back(padded(batch.at(field), rows_));
+  if (target_field_.empty() || batch.count() != rows_) batch.bring_to_host();
+  for (const std::string& field : fields_) {
+    if (const data::DeviceField* there = batch.find_on_device(field)) {
+      out.on_device[out.inputs.size()] = *there;
+      out.inputs.emplace_back();
+    } else {
+      out.inputs.push_back(padded(batch.at(field), rows_));
+    }
+  }
   if (in_step_) {
     out.inputs.push_back(Tensor::scalar<int64_t>(batch.epoch));
     out.inputs.push_back(padded(Tensor::from<int64_t>({batch.count()}, batch.indices), rows_));
@@ -195,12 +206,12 @@ bool Loader::next(TrainBatch& out) {
   return true;
 }
 
-Loaders make_loaders(const Recipe& r, const Wanted& wanted) {
+Loaders make_loaders(const Recipe& r, const Wanted& wanted, const std::shared_ptr<device::Device>& device) {
   const DataRecipe& d = r.data;
   int64_t eval_rows = d.eval_batch ? d.eval_batch : d.batch;
-  data::RunOptions train_options{.batch = d.batch, .for_graph = true};
+  data::RunOptions train_options{.batch = d.batch, .for_graph = true, .device = device, .on_device = true};
   if (d.drop_last) train_options.last = data::LastBatch::drop;
-  data::RunOptions eval_options{.batch = eval_rows, .evaluation = true};
+  data::RunOptions eval_options{.batch = eval_rows, .evaluation = true, .device = device};
   data::PipelineSpec spec;
   std::shared_ptr<const data::Source> source, eval_source;
   if (d.train) {

@@ -2,6 +2,7 @@
 // Batches as a training step takes them, from a data pipeline.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,7 +16,8 @@ namespace pelton::train {
 struct TrainBatch {
   // One a model input, `rows` rows each; then, where the step holds stages of the pipeline, the epoch i64 []
   // and the samples' indices i64 [rows].
-  std::vector<Tensor> inputs;
+  std::vector<Tensor> inputs;                     // undefined where the input is on the device
+  std::map<size_t, data::DeviceField> on_device;  // inputs that the pipeline has left there, by their place
   Tensor target;
   int64_t valid = 0;  // rows that count; the rest is padding
 };
@@ -66,7 +68,9 @@ class Loader {
 struct Loaders {
   std::unique_ptr<Loader> train, eval;  // eval may be null
 };
-Loaders make_loaders(const Recipe& recipe, const Wanted& wanted);
+// `device`: that the steps run on; null on the CPU.
+Loaders make_loaders(const Recipe& recipe, const Wanted& wanted,
+                     const std::shared_ptr<device::Device>& device = nullptr);
 
 // Windows of `length` + 1 tokens, one every `stride` tokens: fields "tokens" and "label", moved by one. With
 // a stride of `length` the last token of a window is the first of the next.

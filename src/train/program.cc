@@ -56,17 +56,17 @@ Program::Program(StepGraph step, const device::Target& target, const compiler::O
   if (executable_->device()) queue_ = std::make_unique<StepQueue>(*executable_, context_);
 }
 
-std::map<std::string, Tensor> Program::run(const std::vector<Tensor>& inputs, const ir::RandomKey& random) {
+std::map<std::string, Tensor> Program::run(const StepInputs& inputs, const ir::RandomKey& random) {
   PELTON_CHECK(running() == 0, "a run beside others");
   start(inputs, random);
   return finish();
 }
 
-void Program::start(const std::vector<Tensor>& inputs, const ir::RandomKey& random, bool resident) {
+void Program::start(const StepInputs& inputs, const ir::RandomKey& random, bool resident) {
   if (queue_)
     queue_->start(inputs, random, resident);
   else
-    finished_.push_back(context_.run_tensors(inputs, {.random = random}));
+    finished_.push_back(context_.run_tensors(inputs.to_host(), {.random = random}));
 }
 
 size_t Program::running() const {

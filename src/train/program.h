@@ -24,11 +24,11 @@ class Program {
   Program& operator=(const Program&) = delete;
 
   // Results by name. Inputs in the order of the step's `inputs`.
-  std::map<std::string, Tensor> run(const std::vector<Tensor>& inputs, const ir::RandomKey& random);
+  std::map<std::string, Tensor> run(const StepInputs& inputs, const ir::RandomKey& random);
   // The same in two halves, so that on a device the next run can be prepared while one is on its way: at most
   // most_running() runs are started and not finished. They finish in order.
   // `resident`: see StepQueue::start().
-  void start(const std::vector<Tensor>& inputs, const ir::RandomKey& random, bool resident = false);
+  void start(const StepInputs& inputs, const ir::RandomKey& random, bool resident = false);
   std::map<std::string, Tensor> finish();
   size_t running() const;
   size_t most_running() const;

@@ -4,8 +4,15 @@
 #include <cstring>
 
 #include "base/thread_pool.h"
+#include "device/pinned.h"
 
 namespace pelton::train {
+
+std::vector<Tensor> StepInputs::to_host() const {
+  std::vector<Tensor> out = host;
+  for (const auto& [place, field] : on_device) out[place] = field.to_host();
+  return out;
+}
 
 namespace {
 
@@ -56,32 +63,48 @@ StepQueue::~StepQueue() {
   }
 }
 
-void StepQueue::upload(Lane& lane, const std::vector<Tensor>& inputs) {
-  for (size_t i = 0; i < inputs.size(); ++i) {
+void StepQueue::upload(Lane& lane, const StepInputs& inputs) {
+  for (size_t i = 0; i < inputs_.size(); ++i) {
     const Part& part = inputs_[i];
-    if (inputs[i].dtype() != part.dtype || inputs[i].dims() != part.dims)
+    const auto there = inputs.on_device.find(i);
+    const data::DeviceField* const field = there == inputs.on_device.end() ? nullptr : &there->second;
+    const Tensor& tensor = inputs.host[i];
+    const DType dtype = field ? field->dtype : tensor.dtype();
+    const Dims& dims = field ? field->dims : tensor.dims();
+    if (dtype != part.dtype || dims != part.dims)
       fail(ErrorCode::bad_shape,
            cat("expected ", ir::Type::tensor(part.dtype, to_shape(part.dims)).str(), ", got ",
-               inputs[i].str()),
+               ir::Type::tensor(dtype, to_shape(dims)).str()),
            cat("input ", i, " of the step"));
     if (part.bytes == 0) continue;
-    copy_bytes(lane.staged.bytes_at(part.offset), inputs[i].data(), part.bytes);
-    copy_->upload(lane.inputs.bytes_at(part.offset), lane.staged.bytes_at(part.offset), part.bytes);
+    std::byte* const to = lane.inputs.bytes_at(part.offset);
+    if (field) {
+      copy_->copy(to, field->memory.get(), part.bytes);
+      lane.kept.push_back(field->memory);
+    } else if (device::is_pinned(tensor.data(), part.bytes)) {
+      copy_->upload(to, tensor.data(), part.bytes);
+      lane.kept.push_back(std::make_shared<const Tensor>(tensor));
+    } else {
+      if (!lane.staged.get())
+        lane.staged = {executable_.shared_device(), input_bytes_, "inputs of a step on their way",
+                       device::Memory::Where::pinned};
+      copy_bytes(lane.staged.bytes_at(part.offset), tensor.data(), part.bytes);
+      copy_->upload(to, lane.staged.bytes_at(part.offset), part.bytes);
+    }
   }
   copy_->record(*lane.uploaded);
   compute_->wait(*lane.uploaded);
 }
 
-void StepQueue::start(const std::vector<Tensor>& inputs, const ir::RandomKey& random, bool resident) {
-  PELTON_CHECK(pending_ < kMost && inputs.size() == inputs_.size(), pending_, " steps, ", inputs.size(),
-               " inputs");
+void StepQueue::start(const StepInputs& inputs, const ir::RandomKey& random, bool resident) {
+  PELTON_CHECK(pending_ < kMost && inputs.host.size() == inputs_.size(), pending_, " steps, ",
+               inputs.host.size(), " inputs");
   std::shared_ptr<device::Device> device = executable_.shared_device();
   device->activate();
   bool filled = lanes_.size() > next_;
   if (!filled) {
     using Where = device::Memory::Where;
     Lane lane;
-    lane.staged = {device, input_bytes_, "inputs of a step on their way", Where::pinned};
     lane.inputs = {device, input_bytes_, "inputs of a step"};
     lane.outputs = {device, output_bytes_, "results of a step"};
     lane.results = {device, output_bytes_, "results of a step on their way", Where::pinned};
@@ -108,6 +131,7 @@ std::vector<Tensor> StepQueue::finish() {
   Lane& lane = lanes_[(next_ + kMost - pending_) % kMost];
   --pending_;
   lane.done->synchronize();
+  lane.kept.clear();
   std::vector<Tensor> out;
   for (const Part& part : outputs_) {
     Tensor t(part.dtype, part.dims);

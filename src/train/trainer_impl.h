@@ -49,7 +49,7 @@ struct Trainer::Impl {
   // An update that was started and whose results nobody has looked at.
   struct OnWay {
     int64_t update;
-    std::vector<Tensor> inputs;
+    StepInputs inputs;
   };
 
   Impl(Recipe r, TrainerOptions o, const backend::Registry& reg)
@@ -109,7 +109,13 @@ struct Trainer::Impl {
       wanted.classes = output.shape[static_cast<size_t>(axis)].value();
     }
     classes = wanted.classes;
-    loaders = make_loaders(recipe, wanted);
+    if (options.compile_only && recipe.data.train)  // read for the sizes of its samples, perhaps without a GPU
+      for (data::StageSpec& s : recipe.data.train->stages)
+        if (s.op == "decode") s.options.erase("device");
+    std::shared_ptr<device::Device> device;
+    if (options.target.kind != device::Kind::cpu && !options.compile_only)
+      device = registry.open(options.target);
+    loaders = make_loaders(recipe, wanted, device);
     step.loss.soft = loaders.train->soft();
     step.forms = loaders.train->forms(recipe.data.mean, recipe.data.std);
     for (const std::optional<InputForm>& form : step.forms)
@@ -227,12 +233,14 @@ struct Trainer::Impl {
                     recipe.accumulate, "), which divides the memory of activations"));
   }
 
-  std::vector<Tensor> step_inputs(const TrainBatch& b, bool masked) const {
-    std::vector<Tensor> in = b.inputs;
-    in.push_back(b.target);
-    if (masked) in.push_back(Tensor::scalar<int64_t>(b.valid));
+  StepInputs step_inputs(const TrainBatch& b, bool masked) const {
+    StepInputs in(b.inputs);
+    in.on_device = b.on_device;
+    in.host.push_back(b.target);
+    if (masked) in.host.push_back(Tensor::scalar<int64_t>(b.valid));
     if (step.mix)
-      in.push_back(Tensor::scalar<float>(static_cast<float>(beta_draw(recipe.seed, done, recipe.mixup))));
+      in.host.push_back(
+          Tensor::scalar<float>(static_cast<float>(beta_draw(recipe.seed, done, recipe.mixup))));
     return in;
   }
 
@@ -247,7 +255,7 @@ struct Trainer::Impl {
   // Starts the next update; finish_update() gives the results of the oldest that is on its way.
   void start_update(const TrainBatch& b) {
     Program& p = program_for(done / epoch_updates, needs_mask(b));
-    std::vector<Tensor> in = step_inputs(b, needs_mask(b));
+    StepInputs in = step_inputs(b, needs_mask(b));
     p.start(in, key());
     ++done;
     on_way.push_back({done, std::move(in)});
@@ -283,7 +291,7 @@ struct Trainer::Impl {
     while (active().running() > 0) active().finish();
     on_way.clear();
     std::string node =
-        active().first_not_finite(u.inputs, {recipe.seed, static_cast<uint64_t>(u.update - 1)});
+        active().first_not_finite(u.inputs.to_host(), {recipe.seed, static_cast<uint64_t>(u.update - 1)});
     fail(ErrorCode::numeric, cat("the ", what, " of update ", u.update, " is not finite (loss ", loss, ")"),
          node.empty() ? "no node before it" : cat("first not finite: ", node),
          "lower the learning rate, set step.clip_norm, or check the data for NaN; the last checkpoint is "

@@ -33,7 +33,7 @@ struct DecodeOptions {
   bool orient = true;           // apply the EXIF orientation
   bool fill_truncated = false;  // grey or black where a cut file has no data, instead of an error
   int64_t max_pixels = 178'956'970;
-  bool gpu = false;  // JPEG on the GPU where it can (data/codec/nvjpeg.h); pictures of a pipeline only
+  bool gpu = false;  // leave JPEG to the device of the pipeline where that can (LazyImage::device_job)
 };
 
 // Half-open pixel rectangle.

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "data/codec/jpeg.h"
-#include "data/codec/nvjpeg.h"
 #include "data/image/gather.h"
 #include "data/image/tile_writer.h"
 #include "ir/image/exact.h"
@@ -89,9 +88,6 @@ LazyImage::LazyImage(Tensor encoded, const DecodeOptions& decode, Match match, s
   source_width_ = info_.width;
   source_height_ = info_.height;
   channels_ = decode_.colour == Colour::gray ? 1 : 3;
-  if (decode_.gpu && info_.format == ImageFormat::jpeg)
-    if (auto pixels = nvjpeg_decode(b, jpeg_info(b, where_), decode_.colour))
-      replace(to_colour(*pixels, decode_.colour));
   geometry_ = Geometry::whole(source_width_, source_height_);
   if (decode_.orient) geometry_.orient(info_.orientation);
   decode_.orient = false;  // it is part of the geometry now

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "data/image/geometry.h"
+#include "device/picture_decoder.h"
 
 namespace pelton::data {
 
@@ -54,6 +55,11 @@ class LazyImage {
   void replace(Tensor pixels);  // new u8 pixels, nothing pending
   Dims dims(const PixelFormat& f) const;
   void finish(const PixelFormat& f, void* out);  // dims(f), dense
+
+  // The same as a job for a device's decoder, without `out`: for a JPEG whose pixels nobody has asked for
+  // yet, of a decode stage that names the GPU. None where only the host can do it: other formats and codings,
+  // warps. The job's file lies in this picture.
+  std::optional<device::PictureJob> device_job() const;
 
  private:
   bool encoded() const { return bytes_.defined(); }

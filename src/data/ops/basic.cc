@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "data/codec/nvjpeg.h"
 #include "data/ops/stage.h"
 
 namespace pelton::data {
@@ -17,9 +16,6 @@ StageFn make_decode(const Args& a, Match match) {
   if (o.gpu && match != Match::none)
     fail(ErrorCode::usage, "device = \"gpu\" together with match: nvJPEG's pixels are not that library's",
          a.where(), "leave one of them out");
-  if (const std::string lack = o.gpu ? nvjpeg_lack() : ""; !lack.empty())
-    fail(ErrorCode::no_device, cat("device = \"gpu\": ", lack), a.where(),
-         "leave 'device' out, or install nvJPEG 13");
   return [o, match, field = a.text("field")](Sample& s, const Draw&) {
     Tensor t = s.at(field);
     if (t.dtype() != DType::u8)
@@ -80,7 +76,7 @@ std::vector<StageKind> basic_stage_kinds() {
          {"device",
           T::text,
           "cpu",
-          "gpu: JPEG by nvJPEG, with the CPU for what that does not take",
+          "gpu: JPEG by nvJPEG, on the GPU that takes the batches; the CPU does what that does not take",
           kAny,
           kNone,
           {"cpu", "gpu"}}}},
