@@ -63,10 +63,9 @@ test:
 # On a machine with a GPU. Installs nothing: what such a machine lacks is carried there (docs/gpu.md).
 test-gpu:
 	cmake --preset cuda-release $(if $(wildcard .carry/include),-DPELTON_DEPS_DIR=$(CURDIR)/.carry)
-	cmake --build build/cuda-release --target pelton test_gpu test_backend_cuda test_data
+	cmake --build build/cuda-release --target pelton test_gpu test_backend_cuda
 	LD_LIBRARY_PATH=$(CURDIR)/.carry/lib:$$LD_LIBRARY_PATH build/cuda-release/test_backend_cuda
 	LD_LIBRARY_PATH=$(CURDIR)/.carry/lib:$$LD_LIBRARY_PATH build/cuda-release/test_gpu
-	LD_LIBRARY_PATH=$(CURDIR)/.carry/lib:$$LD_LIBRARY_PATH build/cuda-release/test_data -tc='nvjpeg*'
 	LD_LIBRARY_PATH=$(CURDIR)/.carry/lib:$$LD_LIBRARY_PATH python3 tests/gpu/train_resume.py build/cuda-release/pelton
 
 # Seeded faults that the tests must catch, and the parsers under a fuzzer. Slower, and apart from the checks of a change.

@@ -7,8 +7,10 @@
 //     consumer
 //   data_bench decode DIR - - - THREADS SECONDS
 //     whole files through libjpeg-turbo alone, from memory
-//   data_bench nvjpeg DIR - - - THREADS SECONDS
-//     whole files on the GPU, pixels back in host memory
+//   data_bench nvjpeg DIR - - BATCH THREADS SECONDS
+//     whole files decoded by the GPU in lists of BATCH by THREADS decoders, pixels left in its memory
+//   data_bench gpu DIR - DTYPE BATCH THREADS SECONDS
+//     as pipeline, but decoded, cut, resized and normalised by the GPU, batches left in its memory
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -24,8 +26,8 @@
 #include "base/clock.h"
 #include "base/thread_pool.h"
 #include "data/codec/jpeg.h"
-#include "data/codec/nvjpeg.h"
 #include "data/pipeline.h"
+#include "register/registry.h"
 
 using namespace pelton;
 using namespace pelton::data;
@@ -50,7 +52,12 @@ void print(int64_t samples, double wall, double cpu, const std::string& more) {
       1e3 * cpu / static_cast<double>(samples), static_cast<double>(u.ru_maxrss) / 1024, more.c_str());
 }
 
-Pipeline make(const std::string& dir, const std::string& match, const std::string& dtype, int64_t batch) {
+std::shared_ptr<device::Device> gpu() {
+  return registry().open(find_device("cuda", 0));
+}
+
+Pipeline make(const std::string& dir, const std::string& match, const std::string& dtype, int64_t batch,
+              bool on_gpu) {
   PipelineSpec p;
   p.match = match;
   std::vector<std::string> shards;
@@ -63,11 +70,17 @@ Pipeline make(const std::string& dir, const std::string& match, const std::strin
     p.source = {"tar", {{"shards", shards}}, {}, true};
   Options crop = {{"size", 224}};
   if (match == "opencv") crop["antialias"] = false;
-  p.stages = {{"decode", {}, ""},
+  Options decode;
+  if (on_gpu) decode["device"] = "gpu";
+  p.stages = {{"decode", decode, ""},
               {"random_resized_crop", crop, ""},
               {"flip", {}, ""},
               {"normalize", {{"dtype", dtype}}, ""}};
-  return Pipeline(p, {.batch = batch, .last = LastBatch::fill, .prefetch = 3});
+  return Pipeline(p, {.batch = batch,
+                      .last = LastBatch::fill,
+                      .prefetch = 3,
+                      .device = on_gpu ? gpu() : nullptr,
+                      .on_device = on_gpu});
 }
 
 void pipeline(Pipeline& run, double seconds) {
@@ -131,26 +144,95 @@ void steady(Pipeline& run, double pause) {
             ", \"paused_cpu_ms\": ", idle * 1e3));
 }
 
-void decode(const std::string& dir, int threads, double seconds, bool gpu) {
-  if (gpu && !nvjpeg_lack().empty()) fail(ErrorCode::no_device, nvjpeg_lack());
+std::vector<Tensor> files_of(const std::string& dir) {
   std::vector<Tensor> files;
   for (const auto& f : std::filesystem::directory_iterator(dir))
     files.push_back(whole_file(f.path().string()));
+  return files;
+}
+
+Bytes bytes_of(const Tensor& file) {
+  return {file.as<uint8_t>(), static_cast<size_t>(file.count())};
+}
+
+void decode(const std::string& dir, int threads, double seconds) {
+  const std::vector<Tensor> files = files_of(dir);
   std::atomic<int64_t> done{0};
   const double cpu = cpu_seconds();
   Stopwatch watch;
   std::vector<std::jthread> workers;
   for (int t = 0; t < threads; ++t)
     workers.emplace_back([&] {
-      while (watch.seconds() < seconds) {
-        const Tensor& f = files[static_cast<size_t>(done++) % files.size()];
-        const Bytes bytes(f.as<uint8_t>(), static_cast<size_t>(f.count()));
-        if (gpu)
-          nvjpeg_decode(bytes, jpeg_info(bytes, "bench"), Colour::rgb);
-        else
-          jpeg_decode(bytes, {}, "bench");
-      }
+      while (watch.seconds() < seconds)
+        jpeg_decode(bytes_of(files[static_cast<size_t>(done++) % files.size()]), {}, "bench");
     });
+  workers.clear();
+  print(done, watch.seconds(), cpu_seconds() - cpu, "");
+}
+
+// A picture as it is: every result is one pixel.
+device::PictureJob whole(const Tensor& file) {
+  const JpegInfo info = jpeg_info(bytes_of(file), "bench");
+  auto every = [](int n) {
+    device::PictureTaps t{1, {}, std::vector<float>(static_cast<size_t>(n), 1.0f)};
+    for (int i = 0; i < n; ++i) t.first.push_back(i);
+    return t;
+  };
+  device::PictureJob job;
+  job.file = bytes_of(file);
+  job.width = info.image.width;
+  job.height = info.image.height;
+  job.x = every(job.width);
+  job.y = every(job.height);
+  return job;
+}
+
+// All pictures have the size of the first.
+void nvjpeg(const std::string& dir, int64_t batch, int lanes, double seconds) {
+  const std::vector<Tensor> files = files_of(dir);
+  const auto device = gpu();
+  auto* const decoding = dynamic_cast<device::PictureDevice*>(device.get());
+  if (!decoding) fail(ErrorCode::no_device, "the device decodes no pictures");
+  std::vector<device::PictureJob> prepared;
+  for (const Tensor& f : files) prepared.push_back(whole(f));
+  const device::PictureJob& first = prepared.at(0);
+  device::PictureForm form;
+  form.width = first.width;
+  form.height = first.height;
+  form.dtype = DType::u8;
+  form.channels_first = false;
+  const int64_t size = int64_t{form.width} * form.height * 3;
+  std::atomic<int64_t> asked{0}, done{0}, warm{0};
+  std::atomic<bool> go{false};
+  Stopwatch watch;
+  double cpu = 0;
+  std::vector<std::jthread> workers;
+  for (int t = 0; t < lanes; ++t)
+    workers.emplace_back([&] {
+      device->activate();
+      const auto decoder = decoding->make_picture_decoder();
+      const device::Memory out(device, size * batch, "decoded pictures");
+      std::vector<device::PictureJob> jobs;
+      std::vector<uint8_t> taken(static_cast<size_t>(batch));
+      auto list = [&] {
+        jobs.clear();
+        for (int64_t i = 0; i < batch; ++i) {
+          jobs.push_back(prepared[static_cast<size_t>(asked++) % files.size()]);
+          jobs.back().out = out.bytes_at(i * size);
+        }
+        decoder->run(jobs, form, taken);
+        return std::ranges::count(taken, 1);
+      };
+      list();
+      ++warm;
+      go.wait(false);
+      while (watch.seconds() < seconds) done += list();
+    });
+  while (warm < lanes) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  cpu = cpu_seconds();
+  watch = {};
+  go = true;
+  go.notify_all();
   workers.clear();
   print(done, watch.seconds(), cpu_seconds() - cpu, "");
 }
@@ -161,19 +243,21 @@ int main(int argc, char** argv) {
   if (argc != 8)
     return std::fprintf(
                stderr,
-               "usage: data_bench pipeline|steady|decode|nvjpeg DIR MATCH DTYPE BATCH THREADS SECONDS\n"),
+               "usage: data_bench pipeline|steady|decode|nvjpeg|gpu DIR MATCH DTYPE BATCH THREADS SECONDS\n"),
            2;
   const int threads = std::atoi(argv[6]);
   set_threads(threads);
   try {
     const std::string what = argv[1];
-    if (what == "decode" || what == "nvjpeg")
-      return decode(argv[2], threads, std::atof(argv[7]), what == "nvjpeg"), 0;
-    Pipeline run = make(argv[2], argv[3], argv[4], std::atoll(argv[5]));
+    const double seconds = std::atof(argv[7]);
+    const int64_t batch = std::atoll(argv[5]);
+    if (what == "decode") return decode(argv[2], threads, seconds), 0;
+    if (what == "nvjpeg") return nvjpeg(argv[2], batch, threads, seconds), 0;
+    Pipeline run = make(argv[2], argv[3], argv[4], batch, what == "gpu");
     if (what == "steady")
-      steady(run, std::atof(argv[7]));
+      steady(run, seconds);
     else
-      pipeline(run, std::atof(argv[7]));
+      pipeline(run, seconds);
   } catch (const Error& e) {
     return std::fprintf(stderr, "%s\n", e.what()), 1;
   }

@@ -2,7 +2,9 @@
 """The input pipeline on a machine with a GPU: nvJPEG against torchvision's GPU decoder, the ResNet-50 step fed from JPEG files against the same step on a batch
 that lies on the GPU, and training throughput by the number of cores, with turns of pictures on the CPU and in the step.
 
-usage: gpu.py PELTON DATA_BENCH FOLDER_OF_JPEGS [--parts decode,resnet,cores] [--cores 2,3,5,8,16] [--seconds 3] [--out FILE.json]
+usage: gpu.py PELTON DATA_BENCH FOLDER_OF_JPEGS [--parts decode,pipeline,resnet,cores] [--cores 2,3,5,8,16] [--seconds 3] [--out FILE.json]
+
+decode: whole files, pixels left in the GPU's memory on both sides. pipeline: random-resized-crop 224, flip, normalise to f32 behind it, on the CPU and on the GPU.
 """
 import argparse, datetime, json, os, pathlib, subprocess, sys, tempfile, time
 
@@ -76,7 +78,7 @@ def main():
     p = argparse.ArgumentParser()
     for name in ("pelton", "bench", "images"):
         p.add_argument(name)
-    p.add_argument("--parts", default="decode,resnet,cores")
+    p.add_argument("--parts", default="decode,pipeline,resnet,cores")
     p.add_argument("--cores", default="2,3,5,8,16")
     p.add_argument("--seconds", type=float, default=3)
     p.add_argument("--out")
@@ -96,15 +98,21 @@ def main():
     with tempfile.TemporaryDirectory() as made:
         folder = pathlib.Path(made)
         if "decode" in a.parts:
-            for what in ("nvjpeg", "decode"):
-                tell(f"pelton_{what}_16_threads", run([a.bench, what, folder_of_files, "-", "-", 0, 16, a.seconds])[-1])
+            for lanes, batch in ((1, 128), (2, 32), (2, 128)):
+                tell(f"pelton_nvjpeg_{lanes}_decoders_lists_of_{batch}", run([a.bench, "nvjpeg", folder_of_files, "-", "-", batch, lanes, a.seconds])[-1])
+            tell("libjpeg_turbo_16_threads", run([a.bench, "decode", folder_of_files, "-", "-", 0, 16, a.seconds])[-1])
             env = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"}
             other = subprocess.run([sys.executable, __file__, a.pelton, a.bench, a.images, "--torchvision", "--seconds", str(a.seconds)], env=env, capture_output=True, text=True)
             tell("torchvision_gpu_by_list_length", json.loads(other.stdout.strip().splitlines()[-1]) if other.returncode == 0 else other.stderr[-500:])
+        if "pipeline" in a.parts:
+            for cores in (2, 16):
+                for what in ("pipeline", "gpu"):
+                    tell(f"pipeline_{'decoded_on_gpu' if what == 'gpu' else 'on_cpu'}_{cores}_cores", run([a.bench, what, folder_of_files, "none", "f32", 128, cores, a.seconds], cores)[-1])
         if "resnet" in a.parts:
             dry = resident(a, folder, RESNET)
             tell("resnet50_resident", {k: dry[k] for k in dry if "seconds" in k and "node" not in k} or dry)
             tell("resnet50_pipeline_samples_per_s", train(a, folder, RESNET, 420))
+            tell("resnet50_pipeline_decoded_on_gpu_samples_per_s", train(a, folder, RESNET, 420, decode="gpu"))
         if "cores" in a.parts:
             for cores in map(int, a.cores.split(",")):
                 steps = int(a.seconds * cores * 10)

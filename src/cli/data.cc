@@ -15,8 +15,10 @@
 #include "base/thread_pool.h"
 #include "cli/command.h"
 #include "cli/inputs.h"
+#include "data/evaluation.h"
 #include "data/pipeline.h"
 #include "data/tools/tools.h"
+#include "register/registry.h"
 #include "tensor/npy.h"
 
 namespace pelton::cli {
@@ -112,6 +114,8 @@ int run_bench(data::Pipeline& p, const Options& o, const Globals& g) {
                      {"batches_in_flight", after.in_flight},
                      {"cached_samples", after.cached_samples},
                      {"cached_bytes", after.cached_bytes},
+                     {"decoded_on_device", after.decoded_on_device},
+                     {"left_to_host", after.left_to_host},
                      {"bad", after.bad},
                      {"final", true}};
   if (!g.json) table.print();
@@ -225,8 +229,14 @@ int run(const Options& o, const Globals& g) {
     return 0;
   }
   if (o.pipeline.empty()) throw Misuse{"no pipeline is named", "pelton data PIPELINE.toml"};
-  data::Pipeline p(data::load_pipeline(o.pipeline),
-                   {.batch = std::min(o.batch, int64_t{1} << 20), .evaluation = o.evaluation});
+  const data::PipelineSpec spec = data::load_pipeline(o.pipeline);
+  data::RunOptions options{.batch = std::min(o.batch, int64_t{1} << 20), .evaluation = o.evaluation};
+  if (!o.evaluation && data::decode_on_device(spec)) {
+    if (const device::Target target = g.target(); target.kind != device::Kind::cpu)
+      options.device = registry().open(target);
+    options.on_device = o.bench;
+  }
+  data::Pipeline p(spec, options);
   if (o.verify) return run_verify(p, g);
   if (!o.convert.empty()) return run_convert(p, o, g);
   if (o.bench) return run_bench(p, o, g);

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstring>
 
 #include "runtime/fake_device.h"
 #include "support/expect_error.h"
@@ -104,6 +105,46 @@ TEST_CASE("device step: it is recorded, and nothing but batches and results move
   CHECK(fake().kernels == kernels);
   CHECK(fake().uploads - uploads == 4 * 2);  // inputs and labels
   CHECK(fake().downloads - downloads == 4);
+}
+
+TEST_CASE(
+    "device step: pinned inputs and those on the device are read where they are, and kept until it ends") {
+  StepOptions o = options();
+  auto m = model();
+  Program host = program(o, *m, false), dev = program(o, *m, true);
+  const std::shared_ptr<device::Device> device = dev.executable().shared_device();
+  for (int64_t i = 0; i < 5; ++i) {
+    const std::vector<Tensor> in = batch(i);
+    auto pinned =
+        std::make_shared<device::Memory>(device, in[0].bytes(), "a batch", device::Memory::Where::pinned);
+    auto there = std::make_shared<device::Memory>(device, in[0].bytes(), "a batch");
+    std::memcpy(pinned->get(), in[0].data(), static_cast<size_t>(in[0].bytes()));
+    std::memcpy(there->get(), in[0].data(), static_cast<size_t>(in[0].bytes()));
+    StepInputs inputs(in);
+    std::weak_ptr<const void> kept;
+    if (i % 2 == 0) {
+      kept = pinned;
+      inputs.host[0] = Tensor::borrow(in[0].dtype(), in[0].dims(), pinned->get(), pinned);
+    } else {
+      kept = there;
+      inputs.host[0] = Tensor();
+      inputs.on_device[0] = {
+          "x", in[0].dtype(), in[0].dims(), device, {there, static_cast<const uint8_t*>(there->get())}};
+      CHECK(inputs.to_host()[0].same_bytes(in[0]));
+    }
+    const double expected = host.run(in, {7, static_cast<uint64_t>(i)}).at("loss").get_double(0);
+    dev.start(inputs, {7, static_cast<uint64_t>(i)});
+    inputs = {};
+    pinned.reset();
+    there.reset();
+    CHECK_FALSE(kept.expired());
+    CHECK(dev.finish().at("loss").get_double(0) == expected);
+    CHECK(kept.expired());
+  }
+  same_state(host, dev);
+  StepInputs wrong(batch(0));
+  wrong.on_device[0] = {"x", DType::u8, {8, 6}, device, nullptr};
+  test::expect_error(ErrorCode::bad_shape, {"input 0 of the step", "got u8"}, [&] { dev.start(wrong, {}); });
 }
 
 TEST_CASE("device step: after a step that is not finite none changes anything, and its node is named") {

@@ -7,6 +7,7 @@
 #include "backend/cuda/handles.h"
 #include "backend/cuda/implementations.h"
 #include "backend/cuda/memory.h"
+#include "backend/cuda/pictures/pictures.h"
 
 namespace pelton::backend::cuda {
 namespace {
@@ -90,7 +91,7 @@ class CudaStream : public device::Stream {
   StreamHandle owner_;
 };
 
-class CudaDevice : public device::Device {
+class CudaDevice : public device::Device, public device::PictureDevice {
  public:
   explicit CudaDevice(device::Target target) : target_(std::move(target)) { activate(); }
   const device::Target& target() const override { return target_; }
@@ -121,6 +122,9 @@ class CudaDevice : public device::Device {
   }
   std::unique_ptr<device::Event> make_event(bool timed) override {
     return std::make_unique<CudaEvent>(timed);
+  }
+  std::unique_ptr<device::PictureDecoder> make_picture_decoder() override {
+    return cuda::make_picture_decoder(target_.ordinal);
   }
 
  private:

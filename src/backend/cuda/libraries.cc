@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/libraries.h"
 
-#include <dlfcn.h>
-
 #include <cstdlib>
 #include <vector>
 
+#include "backend/cuda/library_file.h"
 #include "base/error.h"
 
 namespace pelton::backend::cuda {
@@ -22,31 +21,18 @@ std::vector<std::string> folders() {
   return out;
 }
 
-class Library {
- public:
-  Library(const char* what, const std::string& file) : what_(what) {
-    for (const std::string& folder : folders()) {
-      handle_ = dlopen((folder + file).c_str(), RTLD_NOW | RTLD_LOCAL);
-      if (handle_) return;
-      const char* reason = dlerror();
-      if (error_.empty()) error_ = cat(what_, " cannot be loaded: ", reason ? reason : file);
-    }
-  }
-  // Stays loaded: its own threads and tables outlive any owner here.
-  template <class F>
-  void get(F& function, const char* name) {
-    if (!handle_) return;
-    function = reinterpret_cast<F>(dlsym(handle_, name));
-    if (!function && error_.empty())
-      error_ = cat(what_, " lacks the function ", name, ": it is too old or too new");
-  }
-  const std::string& error() const { return error_; }
+}  // namespace
 
- private:
-  const char* what_;
-  void* handle_ = nullptr;
-  std::string error_;
-};
+LibraryFile::LibraryFile(const char* what, const std::string& file) : what_(what) {
+  for (const std::string& folder : folders()) {
+    handle_ = dlopen((folder + file).c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle_) return;
+    const char* reason = dlerror();
+    if (error_.empty()) error_ = cat(what_, " cannot be loaded: ", reason ? reason : file);
+  }
+}
+
+namespace {
 
 template <class Table>
 struct Loaded {
@@ -65,7 +51,7 @@ struct Loaded {
 const Loaded<CublasLtTable>& load_cublas_lt() {
   static const auto* const loaded = [] {
     auto* out = new Loaded<CublasLtTable>;
-    Library library("cuBLASLt", cat("libcublasLt.so.", CUBLAS_VER_MAJOR));
+    LibraryFile library("cuBLASLt", cat("libcublasLt.so.", CUBLAS_VER_MAJOR));
     PELTON_CUBLASLT_FUNCTIONS(PELTON_GET)
     out->error = library.error();
     return out;
@@ -76,7 +62,7 @@ const Loaded<CublasLtTable>& load_cublas_lt() {
 const Loaded<CudnnTable>& load_cudnn() {
   static const auto* const loaded = [] {
     auto* out = new Loaded<CudnnTable>;
-    Library library("cuDNN", cat("libcudnn.so.", CUDNN_MAJOR));
+    LibraryFile library("cuDNN", cat("libcudnn.so.", CUDNN_MAJOR));
     PELTON_CUDNN_FUNCTIONS(PELTON_GET)
     out->error = library.error();
     return out;
@@ -87,7 +73,7 @@ const Loaded<CudnnTable>& load_cudnn() {
 const Loaded<NvrtcTable>& load_nvrtc() {
   static const auto* const loaded = [] {
     auto* out = new Loaded<NvrtcTable>;
-    Library library("NVRTC", cat("libnvrtc.so.", CUDART_VERSION / 1000));
+    LibraryFile library("NVRTC", cat("libnvrtc.so.", CUDART_VERSION / 1000));
     PELTON_NVRTC_FUNCTIONS(PELTON_GET)
     out->error = library.error();
     return out;

@@ -60,7 +60,8 @@ __global__ void __launch_bounds__(kThreads) kernel(const SamplePicture* pictures
       if constexpr (C == 3) {
         const float r = v[0], g = v[1], b = v[2];
 #pragma unroll
-        for (int c = 0; c < 3; ++c) v[c] = m[4 * c] * r + m[4 * c + 1] * g + (m[4 * c + 2] * b + m[4 * c + 3]);
+        for (int c = 0; c < 3; ++c)
+          v[c] = m[4 * c] * r + m[4 * c + 1] * g + (m[4 * c + 2] * b + m[4 * c + 3]);
       } else {
         v[0] = (m[0] + m[1] + m[2]) * v[0] + m[3];
       }
@@ -79,8 +80,7 @@ template <class T>
 cudaError_t start(const SamplePicture* pictures, int count, const SampleForm& form, cudaStream_t stream) {
   const dim3 blocks(static_cast<unsigned>((form.width * form.height + kThreads - 1) / kThreads),
                     static_cast<unsigned>(count));
-  if (form.channels == 1)
-    return launch(&kernel<T, 1>, blocks, dim3(kThreads), 0, stream, pictures, form);
+  if (form.channels == 1) return launch(&kernel<T, 1>, blocks, dim3(kThreads), 0, stream, pictures, form);
   return launch(&kernel<T, 3>, blocks, dim3(kThreads), 0, stream, pictures, form);
 }
 

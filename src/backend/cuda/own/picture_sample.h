@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures of different sizes resampled into the equal slots of a batch: crop, resize, flip, quarter turn, pad,
-// colour change, mean and scale in one pass, by tables of taps along both axes.
+// Pictures of different sizes resampled into the equal slots of a batch: crop, resize, flip, quarter turn,
+// pad, colour change, mean and scale in one pass, by tables of taps along both axes.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,8 +10,8 @@
 namespace pelton::backend::cuda {
 
 struct SampleTaps {
-  const int32_t* first;   // [n]
-  const float* weights;   // [n, taps]
+  const int32_t* first;  // [n]
+  const float* weights;  // [n, taps]
   int n, taps;
 };
 // As device::PictureJob; all pointers in device memory.

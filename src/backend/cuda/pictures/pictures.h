@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// JPEG files to batches, on a GPU.
+#pragma once
+
+#include <memory>
+
+#include "device/picture_decoder.h"
+
+namespace pelton::backend::cuda {
+
+// The GPU of this ordinal is current. A no_device error says what is missing.
+std::unique_ptr<device::PictureDecoder> make_picture_decoder(int ordinal);
+
+}  // namespace pelton::backend::cuda
