@@ -9,8 +9,9 @@
 //     whole files through libjpeg-turbo alone, from memory
 //   data_bench nvjpeg DIR - - BATCH THREADS SECONDS
 //     whole files decoded by the GPU in lists of BATCH by THREADS decoders, pixels left in its memory
-//   data_bench gpu DIR - DTYPE BATCH THREADS SECONDS
-//     as pipeline, but decoded, cut, resized and normalised by the GPU, batches left in its memory
+//   data_bench gpu DIR CPU_SHARE DTYPE BATCH THREADS SECONDS
+//     as pipeline, but decoded, cut, resized and normalised by the GPU (but for that share), batches left in
+//     its memory
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -59,7 +60,7 @@ std::shared_ptr<device::Device> gpu() {
 Pipeline make(const std::string& dir, const std::string& match, const std::string& dtype, int64_t batch,
               bool on_gpu) {
   PipelineSpec p;
-  p.match = match;
+  if (!on_gpu) p.match = match;
   std::vector<std::string> shards;
   for (const auto& f : std::filesystem::directory_iterator(dir))
     if (f.path().extension() == ".tar") shards.push_back(f.path().string());
@@ -71,7 +72,7 @@ Pipeline make(const std::string& dir, const std::string& match, const std::strin
   Options crop = {{"size", 224}};
   if (match == "opencv") crop["antialias"] = false;
   Options decode;
-  if (on_gpu) decode["device"] = "gpu";
+  if (on_gpu) decode = {{"device", "gpu"}, {"cpu_share", std::atof(match.c_str())}};
   p.stages = {{"decode", decode, ""},
               {"random_resized_crop", crop, ""},
               {"flip", {}, ""},

@@ -105,9 +105,10 @@ def main():
             other = subprocess.run([sys.executable, __file__, a.pelton, a.bench, a.images, "--torchvision", "--seconds", str(a.seconds)], env=env, capture_output=True, text=True)
             tell("torchvision_gpu_by_list_length", json.loads(other.stdout.strip().splitlines()[-1]) if other.returncode == 0 else other.stderr[-500:])
         if "pipeline" in a.parts:
-            for cores in (2, 16):
-                for what in ("pipeline", "gpu"):
-                    tell(f"pipeline_{'decoded_on_gpu' if what == 'gpu' else 'on_cpu'}_{cores}_cores", run([a.bench, what, folder_of_files, "none", "f32", 128, cores, a.seconds], cores)[-1])
+            for cores, shares in ((2, ("0",)), (16, ("0", "0.25", "0.35"))):
+                tell(f"pipeline_on_cpu_{cores}_cores", run([a.bench, "pipeline", folder_of_files, "none", "f32", 128, cores, a.seconds], cores)[-1])
+                for share in shares:
+                    tell(f"pipeline_decoded_on_gpu_cpu_share_{share}_{cores}_cores", run([a.bench, "gpu", folder_of_files, share, "f32", 128, cores, a.seconds], cores)[-1])
         if "resnet" in a.parts:
             dry = resident(a, folder, RESNET)
             tell("resnet50_resident", {k: dry[k] for k in dry if "seconds" in k and "node" not in k} or dry)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stages on sound as IR. A transform is a product of frames with a table of windowed waves, so that every
-// device that multiplies matrices makes spectra; rows of a batch are independent of one another.
+// Stages on sound as IR. Spectra are transforms (op fft) of windowed frames; rows of a batch are independent
+// of one another.
 #pragma once
 
 #include "data/graph_draw.h"

@@ -26,7 +26,7 @@ namespace {
 constexpr int kReplacements = 16;  // other samples tried for a bad one
 constexpr int64_t kProbed = 100;   // samples tried until one can be read
 constexpr int64_t kBadGrace = 10;  // bad samples that never stop a run, unless bad_limit is 0
-constexpr int64_t kLanes = 4;      // batches that a device decodes at once, at most
+constexpr int64_t kLanes = 2;  // batches that a device decodes at once: one is prepared while the other runs
 
 // One batch in the making.
 struct Work {

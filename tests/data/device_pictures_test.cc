@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstring>
 #include <set>
 
 #include "data/picture_device.h"
@@ -147,6 +148,27 @@ TEST_CASE("device pictures: what the decoder does not take goes to the host, sam
   CHECK(r.left_to_host > 0);
   CHECK(r.decoded_on_device > 0);
   CHECK(r.decoded_on_device + r.left_to_host < r.samples);  // no sample counts twice
+}
+
+TEST_CASE("device pictures: cpu_share leaves a drawn share to the host, the same one in every run") {
+  const Decoders decoders;
+  std::vector<Tensor> runs;
+  for (const int64_t batch : {int64_t{40}, int64_t{40}, int64_t{120}}) {
+    PipelineSpec p = spec({{"resize", {{"size", 8}}, ""}});
+    p.stages[0].options["cpu_share"] = 0.5;
+    Pipeline there(p, source(false, 120), {.batch = batch, .device = fake_gpu()});
+    Tensor all(DType::u8, {120, 8, 8, 3});
+    uint8_t* to = all.as_mutable<uint8_t>();
+    for (Batch b; there.next(b); to += b.at("image").bytes())
+      std::memcpy(to, b.at("image").data(), static_cast<size_t>(b.at("image").bytes()));
+    runs.push_back(all);
+    const PipelineReport r = there.report();
+    const double share = static_cast<double>(r.decoded_on_device) / static_cast<double>(r.samples);
+    CHECK(share > 0.25);  // of 5 in 6: half
+    CHECK(share < 0.58);
+  }
+  CHECK(runs[0].same_bytes(runs[1]));
+  CHECK(runs[0].same_bytes(runs[2]));
 }
 
 TEST_CASE("device pictures: a cut file is told by its name and replaced, as on the host") {

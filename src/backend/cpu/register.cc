@@ -38,6 +38,7 @@ void register_cpu(Registry& registry) {
   cpu::add_scatter_any(registry);
   cpu::add_generate(registry);
   cpu::add_max_pool(registry);
+  cpu::add_fft(registry);
 }
 
 }  // namespace pelton::backend

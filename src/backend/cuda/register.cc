@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda.h"
+#include "backend/cuda/fft.h"
 #include "backend/cuda/implementations.h"
 
 namespace pelton::backend {
@@ -21,6 +22,7 @@ void register_cuda(Registry& registry) {
   cuda::add_column_sum(registry);
   cuda::add_ranking(registry);
   cuda::add_resample(registry);
+  cuda::add_fft(registry);
   cuda::add_contraction(registry);
   cuda::add_integer(registry);
   cuda::add_control(registry);

@@ -38,8 +38,10 @@ std::optional<device::PictureJob> LazyImage::device_job() const {
   // Ink and RGB codings have conversions of their own; grey pictures whose one component has other sampling
   // factors than 1 come out wrong on some decoders.
   const JpegInfo jpeg = jpeg_info(b, where_);
+  if (jpeg.progressive) return {};  // which engines do not take
   const bool grey = jpeg.components == 1 && jpeg.h[0] == 1 && jpeg.v[0] == 1,
-             colour = jpeg.components == 3 && jpeg.ycc;
+             colour = jpeg.components == 3 && jpeg.ycc && jpeg.h[0] <= 2 && jpeg.v[0] <= 2 &&
+                      jpeg.h[1] == 1 && jpeg.v[1] == 1 && jpeg.h[2] == 1 && jpeg.v[2] == 1;
   if (!(colour || (grey && channels_ == 1))) return {};
   device::PictureJob job;
   job.file = b;

@@ -16,7 +16,10 @@ StageFn make_decode(const Args& a, Match match) {
   if (o.gpu && match != Match::none)
     fail(ErrorCode::usage, "device = \"gpu\" together with match: nvJPEG's pixels are not that library's",
          a.where(), "leave one of them out");
-  return [o, match, field = a.text("field")](Sample& s, const Draw&) {
+  return [given = o, match, field = a.text("field"), share = a.number("cpu_share")](Sample& s,
+                                                                                    const Draw& draw) {
+    DecodeOptions o = given;
+    o.gpu = given.gpu && !draw.coin(0, share);
     Tensor t = s.at(field);
     if (t.dtype() != DType::u8)
       fail(ErrorCode::bad_type, cat("'", field, "' is ", t, ", not bytes or u8 pixels"));
@@ -79,7 +82,11 @@ std::vector<StageKind> basic_stage_kinds() {
           "gpu: JPEG by nvJPEG, on the GPU that takes the batches; the CPU does what that does not take",
           kAny,
           kNone,
-          {"cpu", "gpu"}}}},
+          {"cpu", "gpu"}},
+         {"cpu_share", T::number, 0.0,
+          "with device = \"gpu\": the share of pictures, drawn, that the CPU decodes all the same; for cores "
+          "that would be idle",
+          0, 1}}},
        make_decode},
       {{"normalize",
         "(pixel / 255 - mean) / std, with the element type and layout of the batch",
