@@ -92,10 +92,10 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target&)
   KernelNeeds needs;
   needs.scratch_bytes = static_cast<int64_t>(work);
   return make_kernel(
-      [plan, real](const RunArgs& args) {
+      [plan, real, work](const RunArgs& args) {
         std::lock_guard lock(plan->mutex);
         check(cufft().set_stream(plan->handle, stream_of(args)), "cufftSetStream");
-        check(cufft().set_work_area(plan->handle, args.scratch), "cufftSetWorkArea");
+        if (work > 0) check(cufft().set_work_area(plan->handle, args.scratch), "cufftSetWorkArea");
         // Neither form writes its input.
         auto* const x = const_cast<void*>(args.in[0]);
         auto* const y = static_cast<cufftComplex*>(args.out[0]);

@@ -120,6 +120,8 @@ class NvjpegDecoder : public device::PictureDecoder {
     std::vector<size_t> list;
     int64_t bytes = 0;
     for (size_t i = 0; i < jobs.size(); ++i) {
+      taken[i] = 0;
+      if (!supports(jobs[i], form.channels)) continue;
       const int64_t size = int64_t{jobs[i].width} * jobs[i].height * form.channels;
       if (!list.empty() && (list.size() == kMostAtOnce || bytes + size > kMostPixelBytes)) {
         decode(jobs, list, form, taken);
@@ -138,6 +140,7 @@ class NvjpegDecoder : public device::PictureDecoder {
     if (state_) api_.state_destroy(state_);
   }
 
+  // What the library sees in the header must be what memory is laid out for.
   bool supports(const device::PictureJob& job, int channels) {
     int unsupported = 1;
     unsigned width = 0, height = 0, components = 0;
@@ -148,20 +151,14 @@ class NvjpegDecoder : public device::PictureDecoder {
            api_.batch_supported(library_.handle, header_, &unsupported) == 0 && unsupported == 0;
   }
 
-  // These jobs at once. When that fails, without those that the library says it does not decode, and at last
-  // one by one: to ask it first would take as long as the decoding.
-  void decode(std::span<const device::PictureJob> jobs, std::vector<size_t> list,
+  // These jobs at once; one by one when the list fails, to find those that do.
+  void decode(std::span<const device::PictureJob> jobs, const std::vector<size_t>& list,
               const device::PictureForm& form, std::span<uint8_t> taken) {
-    auto at_once = [&] {
-      const bool all = decode_list(jobs, list, form);
-      for (const size_t i : list) taken[i] = all;
-      return all;
-    };
-    if (at_once()) return;
-    const size_t before = list.size();
-    std::erase_if(list, [&](size_t i) { return !supports(jobs[i], form.channels); });
-    if (list.empty() || (list.size() < before && at_once())) return;
-    for (const size_t i : list) taken[i] = decode_list(jobs, {i}, form);
+    if (decode_list(jobs, list, form)) {
+      for (const size_t i : list) taken[i] = 1;
+    } else if (list.size() > 1) {
+      for (const size_t i : list) taken[i] = decode_list(jobs, {i}, form);
+    }
   }
 
   // Whether all went well; nothing is under way when it returns.
