@@ -163,9 +163,9 @@ TEST_CASE("device pictures: cpu_share leaves a drawn share to the host, the same
       std::memcpy(to, b.at("image").data(), static_cast<size_t>(b.at("image").bytes()));
     runs.push_back(all);
     const PipelineReport r = there.report();
-    const double share = static_cast<double>(r.decoded_on_device) / static_cast<double>(r.samples);
-    CHECK(share > 0.25);  // of 5 in 6: half
-    CHECK(share < 0.58);
+    // Of 5 in 6 of the samples, half. The next epoch is being made already.
+    CHECK(r.decoded_on_device >= 35);
+    CHECK(static_cast<double>(r.decoded_on_device) < 0.58 * static_cast<double>(r.samples));
   }
   CHECK(runs[0].same_bytes(runs[1]));
   CHECK(runs[0].same_bytes(runs[2]));
