@@ -109,7 +109,8 @@ struct Trainer::Impl {
       wanted.classes = output.shape[static_cast<size_t>(axis)].value();
     }
     classes = wanted.classes;
-    if (options.compile_only && recipe.data.train)  // read for the sizes of its samples, perhaps without a GPU
+    // Read for the sizes of its samples, perhaps without a GPU.
+    if (options.compile_only && recipe.data.train)
       for (data::StageSpec& s : recipe.data.train->stages)
         if (s.op == "decode") s.options.erase("device");
     std::shared_ptr<device::Device> device;
