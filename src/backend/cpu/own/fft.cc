@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // fft of real lines whose length is a power of two, one-sided: two lines are the real and the imaginary part
-// of one complex transform, which is Stockham's of radix 2 (no bit reversal; reads and writes run along
-// memory).
+// of one complex transform in f64, which is Stockham's of radix 2 (no bit reversal; reads and writes run
+// along memory).
 #include <bit>
 #include <cmath>
 #include <numbers>
@@ -37,18 +37,18 @@ std::string refuse(const ir::Graph& graph, ir::NodeId id, const device::Target&)
 }
 
 struct Waves {
-  std::vector<float> cosine, sine;  // of exp(-2 pi i k / n), k < n / 2
+  std::vector<double> cosine, sine;  // of exp(-2 pi i k / n), k < n / 2
 };
 
 // One level: groups of `half` values, `step` transforms side by side.
-PELTON_CLONES void level(int64_t half, int64_t step, const float* w_re, const float* w_im,
-                         const float* __restrict re, const float* __restrict im, float* __restrict to_re,
-                         float* __restrict to_im) {
+PELTON_CLONES void level(int64_t half, int64_t step, const double* w_re, const double* w_im,
+                         const double* __restrict re, const double* __restrict im, double* __restrict to_re,
+                         double* __restrict to_im) {
   for (int64_t p = 0; p < half; ++p) {
-    const float c = w_re[p * step], s = w_im[p * step];
+    const double c = w_re[p * step], s = w_im[p * step];
     const int64_t a = p * step, b = (p + half) * step, even = 2 * p * step, odd = even + step;
     for (int64_t q = 0; q < step; ++q) {
-      const float x = re[a + q] - re[b + q], y = im[a + q] - im[b + q];
+      const double x = re[a + q] - re[b + q], y = im[a + q] - im[b + q];
       to_re[even + q] = re[a + q] + re[b + q];
       to_im[even + q] = im[a + q] + im[b + q];
       to_re[odd + q] = x * c - y * s;
@@ -57,15 +57,15 @@ PELTON_CLONES void level(int64_t half, int64_t step, const float* w_re, const fl
   }
 }
 
-// Lines a and b [n] to [n / 2 + 1, 2] each; b may be null. `work`: 4 n floats.
+// Lines a and b [n] to [n / 2 + 1, 2] each; b may be null. `work`: 4 n values.
 void transform_two(int64_t n, const Waves& w, const float* a, const float* b, float* out_a, float* out_b,
-                   float* work) {
-  float *re = work, *im = re + n, *other_re = im + n, *other_im = other_re + n;
+                   double* work) {
+  double *re = work, *im = re + n, *other_re = im + n, *other_im = other_re + n;
   std::copy_n(a, n, re);
   if (b)
     std::copy_n(b, n, im);
   else
-    std::fill_n(im, n, 0.0f);
+    std::fill_n(im, n, 0.0);
   for (int64_t half = n / 2, step = 1; half >= 1; half /= 2, step *= 2) {
     level(half, step, w.cosine.data(), w.sine.data(), re, im, other_re, other_im);
     std::swap(re, other_re);
@@ -73,11 +73,11 @@ void transform_two(int64_t n, const Waves& w, const float* a, const float* b, fl
   }
   for (int64_t k = 0; k <= n / 2; ++k) {
     const int64_t mirror = k ? n - k : 0;
-    out_a[2 * k] = 0.5f * (re[k] + re[mirror]);
-    out_a[2 * k + 1] = 0.5f * (im[k] - im[mirror]);
+    out_a[2 * k] = static_cast<float>(0.5 * (re[k] + re[mirror]));
+    out_a[2 * k + 1] = static_cast<float>(0.5 * (im[k] - im[mirror]));
     if (!b) continue;
-    out_b[2 * k] = 0.5f * (im[k] + im[mirror]);
-    out_b[2 * k + 1] = 0.5f * (re[mirror] - re[k]);
+    out_b[2 * k] = static_cast<float>(0.5 * (im[k] + im[mirror]));
+    out_b[2 * k + 1] = static_cast<float>(0.5 * (re[mirror] - re[k]));
   }
 }
 
@@ -88,15 +88,15 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target&)
   Waves w;
   for (int64_t k = 0; k < n / 2; ++k) {
     const double angle = -2 * std::numbers::pi * static_cast<double>(k) / static_cast<double>(n);
-    w.cosine.push_back(static_cast<float>(std::cos(angle)));
-    w.sine.push_back(static_cast<float>(std::sin(angle)));
+    w.cosine.push_back(std::cos(angle));
+    w.sine.push_back(std::sin(angle));
   }
   const int64_t pairs = (lines + 1) / 2, workers = std::max(1, instance.threads),
-                grain = std::max((pairs + workers - 1) / workers, kPairsAtOnce), each = align64(4 * n * 4);
+                grain = std::max((pairs + workers - 1) / workers, kPairsAtOnce), each = align64(4 * n * 8);
   return make_kernel(
       [=, w = std::move(w)](const RunArgs& args) {
         parallel_for(0, pairs, grain, [&](int64_t begin, int64_t end) {
-          auto* const work = reinterpret_cast<float*>(offset(args.scratch, begin / grain * each));
+          auto* const work = reinterpret_cast<double*>(offset(args.scratch, begin / grain * each));
           const auto* x = static_cast<const float*>(args.in[0]);
           auto* y = static_cast<float*>(args.out[0]);
           for (int64_t i = begin; i < end; ++i) {
