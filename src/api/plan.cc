@@ -5,6 +5,7 @@
 #include "base/thread_pool.h"
 #include "register/model.h"
 #include "register/registry.h"
+#include "register/retuner.h"
 #include "runtime/plan_file.h"
 #include "runtime/refit.h"
 
@@ -81,6 +82,7 @@ pelton_status pelton_plan_open(const char* path, const pelton_plan_options* opti
     need(path, "path");
     pelton_plan_options o = options_of(options);
     CompileOptions compile;
+    compile.only_runs = true;
     if (o.precision) compile.precision = o.precision;
     for (size_t i = 0; i < o.shape_count; ++i) {
       std::string text = &need((&need(o.shapes, "shapes"))[i], "a shape");
@@ -95,6 +97,7 @@ pelton_status pelton_plan_open(const char* path, const pelton_plan_options* opti
     made->options.max_contexts = o.max_contexts;
     made->options.wait_ns = o.wait_ns;
     made->options.memory_budget_bytes = o.memory_budget_bytes;
+    made->options.retuner = &retuner();
     made->current =
         runtime::Executable::create(open_plan(path, target, compile), registry(), target, made->options);
     describe(*made);

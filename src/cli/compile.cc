@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -61,7 +62,10 @@ std::vector<runtime::Packed> packed_weights(const runtime::Plan& plan, const dev
   std::vector<Dims> dims;
   for (ir::ValueId v : plan.graph.inputs) dims.push_back(eval(plan.graph.type(v).shape, sizes));
   executable->prepare(dims);
-  return store.take();
+  std::vector<runtime::Packed> packed = store.take();
+  const std::set<const void*> read = executable->plain_reads();
+  for (runtime::Packed& p : packed) p.alone = !read.count(p.source.data());
+  return packed;
 }
 
 // Nodes by implementation, those of sub-graphs among them, as `inspect --support` lists them.
@@ -211,9 +215,10 @@ Run make_compile(CLI::App& app, const Globals& globals) {
       ->type_name("NAME=AxBxC")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  app.add_flag(
-      "--embed-packed", o->embed_packed,
-      "store weights in the order of this machine's kernels as well: a larger file that loads faster");
+  app.add_flag("--embed-packed", o->embed_packed,
+               "store weights in the order of this machine's kernels, and in the model's own only what else "
+               "reads it: the "
+               "file loads faster");
   app.add_flag("--strict", o->strict,
                "round f16 and bf16 values inside fused groups as if every op ran alone (slower)");
   app.add_flag("--deterministic", o->deterministic,

@@ -14,6 +14,7 @@
 #include "cli/run_model.h"
 #include "ir/op.h"
 #include "register/registry.h"
+#include "register/retuner.h"
 #include "runtime/executable.h"
 #include "tensor/npy.h"
 
@@ -69,8 +70,12 @@ int run(const Options& o, const Globals& globals) {
   require_amount(o.rtol, "--rtol");
   require_amount(o.atol, "--atol");
   device::Target target = globals.target();
-  auto plan = plan_of(o.model, target, compile_options(o.shapes, o.precision));
-  auto executable = runtime::Executable::create(plan, registry(), target);
+  CompileOptions compile = compile_options(o.shapes, o.precision);
+  compile.only_runs = true;
+  auto plan = plan_of(o.model, target, compile);
+  // One run does not wait for timings, it takes those there are.
+  auto executable =
+      runtime::Executable::create(plan, registry(), target, {.retuner = &retuner(), .retune = false});
   const ir::Graph& g = executable->graph();
   std::map<std::string, std::string> files = pairs(o.inputs, "--input");
   const std::map<std::string, ir::HostValue> prepared = pictures(o.model, target, o.images, files);

@@ -7,6 +7,7 @@
 #include "cli/preprocess.h"
 #include "register/model.h"
 #include "register/registry.h"
+#include "register/retuner.h"
 #include "runtime/executable.h"
 #include "runtime/version.h"
 #include "serve/engine/cuda_region.h"
@@ -26,8 +27,10 @@ serve::PlanLoader plan_loader(int threads) {
     options.shapes = r.shapes;
     options.precision = r.precision;
     options.trusted = r.trusted;
+    options.only_runs = true;
     const device::Target target = find_device(r.gpu < 0 ? "cpu" : cat("cuda:", r.gpu), threads);
-    return runtime::Executable::create(open_plan(r.path, target, options), registry(), target);
+    return runtime::Executable::create(open_plan(r.path, target, options), registry(), target,
+                                       {.retuner = &retuner()});
   };
 }
 

@@ -5,7 +5,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 
 #include "base/cat.h"
 #include "base/error.h"
@@ -56,14 +55,6 @@ Tactic decide(std::vector<Candidate> candidates) {
 
 std::string machine_name(const device::Target& target) {
   std::string product = target.product;
-  if (product.empty()) {
-    std::ifstream cpu("/proc/cpuinfo");
-    for (std::string line; std::getline(cpu, line);)
-      if (line.rfind("model name", 0) == 0 && line.find(':') != line.npos) {
-        product = line.substr(std::min(line.size(), line.find(':') + 2));
-        break;
-      }
-  }
   for (char& c : product)
     if (c == '\t' || c == '\n') c = ' ';
   return cat(target.name, ", ", product, ", threads ", target.threads, ", pelton ", version());
@@ -132,6 +123,11 @@ std::string Tactics::str() const {
 const Tactic* Tactics::find(const std::string& machine, const std::string& key) const {
   const auto it = entries_.find({machine, key});
   return it == entries_.end() ? nullptr : &it->second;
+}
+
+void Tactics::merge(const Tactics& newer) {
+  for (const auto& [key, tactic] : newer.entries_) entries_[key] = tactic;
+  changed_ = true;
 }
 
 void Tactics::set(const std::string& machine, const std::string& key, Tactic tactic) {

@@ -38,6 +38,7 @@ class Tactics {
 
   const Tactic* find(const std::string& machine, const std::string& key) const;
   void set(const std::string& machine, const std::string& key, Tactic tactic);
+  void merge(const Tactics& newer);
   bool changed() const { return changed_; }
 
  private:

@@ -11,6 +11,7 @@
 #include "base/interrupt.h"
 #include "base/thread_pool.h"
 #include "runtime/executable.h"
+#include "runtime/late_weights.h"
 
 namespace pelton::compiler {
 
@@ -69,7 +70,8 @@ std::vector<Candidate> measure(const std::vector<std::function<void()>>& work, d
 
 std::vector<Candidate> time_node(const Graph& graph, NodeId id, const SymbolValues& sizes,
                                  const std::vector<const backend::Implementation*>& implementations,
-                                 const device::Target& target, double seconds, double most_seconds) {
+                                 const device::Target& target, double seconds, double most_seconds,
+                                 std::vector<std::string>& notes) {
   const Node& n = graph[id];
   backend::Instance instance{graph, id, {}, {}, {}, sizes, target.threads};
   std::vector<Tensor> values;  // that hold the bytes
@@ -83,10 +85,12 @@ std::vector<Candidate> time_node(const Graph& graph, NodeId id, const SymbolValu
     instance.inputs.push_back(v ? spec(v) : backend::TensorSpec{});
     const Tensor* constant = v ? graph.constant(v) : nullptr;
     instance.constants.push_back(constant ? *constant : Tensor());
-    if (constant)
+    if (constant) {
+      runtime::LateWeights::instance().ready(constant->data());
       values.push_back(*constant);
-    else
+    } else {
       values.push_back(made_up(instance.inputs.back().dtype, v ? instance.inputs.back().bytes() : 0));
+    }
     in.push_back(v ? values.back().data() : nullptr);
   }
   for (ValueId v : n.outputs) {
@@ -94,27 +98,30 @@ std::vector<Candidate> time_node(const Graph& graph, NodeId id, const SymbolValu
     values.push_back(Tensor(DType::u8, {std::max<int64_t>(64, instance.outputs.back().bytes())}));
     out.push_back(values.back().mutable_data());
   }
+  Tensor scratch;
+  const auto run = [&](const backend::Kernel& kernel) {
+    backend::RunArgs args;
+    args.in = in;
+    args.out = out;
+    args.scratch = scratch.mutable_data();
+    kernel.run(args);
+  };
   std::vector<std::unique_ptr<backend::Kernel>> kernels;
   std::vector<std::string> names;
-  int64_t scratch_bytes = 0;
-  for (const backend::Implementation* i : implementations) {
-    std::unique_ptr<backend::Kernel> k = i->prepare(instance, target);
-    if (backend::ran_by(k.get(), i->name) != i->name) continue;
-    scratch_bytes = std::max(scratch_bytes, k->scratch_bytes());
-    kernels.push_back(std::move(k));
-    names.emplace_back(i->name);
-  }
-  Tensor scratch(DType::u8, {std::max<int64_t>(64, scratch_bytes)});
-  void* pad = scratch.mutable_data();
+  for (const backend::Implementation* i : implementations) try {
+      std::unique_ptr<backend::Kernel> k = i->prepare(instance, target);
+      if (backend::ran_by(k.get(), i->name) != i->name) continue;
+      if (!scratch.defined() || scratch.bytes() < k->scratch_bytes())
+        scratch = Tensor(DType::u8, {std::max<int64_t>(64, k->scratch_bytes())});
+      run_in_pool([&] { run(*k); });
+      kernels.push_back(std::move(k));
+      names.emplace_back(i->name);
+    } catch (const Error& e) {
+      if (e.code() == ErrorCode::cancelled) throw;
+      notes.push_back(cat(graph.describe(id), ": ", i->name, " is left out: ", e.message()));
+    }
   std::vector<std::function<void()>> work;
-  for (const auto& k : kernels)
-    work.emplace_back([&, kernel = k.get()] {
-      backend::RunArgs args;
-      args.in = in;
-      args.out = out;
-      args.scratch = pad;
-      kernel->run(args);
-    });
+  for (const auto& k : kernels) work.emplace_back([&, kernel = k.get()] { run(*kernel); });
   std::vector<Candidate> result;
   run_in_pool([&] { result = measure(work, seconds, most_seconds); });
   for (size_t i = 0; i < result.size(); ++i) result[i].name = names[i];

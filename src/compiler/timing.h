@@ -19,10 +19,12 @@ std::vector<Candidate> measure(const std::vector<std::function<void()>>& work, d
                                double most_seconds);
 
 // The node on each implementation, at these sizes, on made-up values. An implementation whose kernel is
-// handed on (backend/ran_by.h) to another of the list is left out.
+// handed on (backend/ran_by.h) to another of the list is left out, and so is one that throws, with a line in
+// `notes`.
 std::vector<Candidate> time_node(const ir::Graph& graph, ir::NodeId node, const SymbolValues& sizes,
                                  const std::vector<const backend::Implementation*>& implementations,
-                                 const device::Target& target, double seconds, double most_seconds);
+                                 const device::Target& target, double seconds, double most_seconds,
+                                 std::vector<std::string>& notes);
 
 // Whole runs of plans of one signature, at the sizes of `sizes`, on made-up values; on a device with memory
 // of its own these lie there.

@@ -57,15 +57,16 @@ std::string timing_key(const Graph& g, NodeId id, const SymbolValues& sizes) {
 }
 
 Tuner::Tuner(Tactics& tactics, double budget_seconds, const backend::Registry& registry,
-             const device::Target& target)
+             const device::Target& target, const std::atomic<bool>* stop)
     : tactics_(tactics),
       budget_(budget_seconds),
       registry_(registry),
       target_(target),
+      stop_(stop),
       machine_(machine_name(target)) {}
 
 bool Tuner::spent() const {
-  return seconds_left() <= 0 || interrupted();
+  return seconds_left() <= 0 || (stop_ && *stop_) || interrupted();
 }
 
 size_t Tuner::choose_form(const std::string& key, const std::vector<std::string>& names,
@@ -103,14 +104,14 @@ size_t Tuner::choose_form(const std::string& key, const std::vector<std::string>
   return chosen;
 }
 
-void Tuner::choose_nodes(runtime::Plan& plan) {
-  const Graph& g = plan.graph;
-  const SymbolValues sizes = sizes_of(g, plan.optimum);
+int64_t Tuner::choose_nodes(const Graph& g, const std::map<std::string, int64_t>& optimum,
+                            std::vector<runtime::Choice>& choices) {
+  const SymbolValues sizes = sizes_of(g, optimum);
   Progress progress("timing nodes", static_cast<int64_t>(g.node_count()));
   int64_t timed = 0, changed = 0, left = 0;
   for (size_t i = 0; i < g.order().size(); ++i, progress.add()) {
     const NodeId id = g.order()[i];
-    runtime::Choice& choice = plan.choices[i];
+    runtime::Choice& choice = choices[i];
     if (choice.implementation == runtime::kNothing || choice.implementation == runtime::kReference) continue;
     const auto candidates = worth_timing(g, id, registry_, target_);
     if (candidates.size() < 2) continue;
@@ -122,7 +123,7 @@ void Tuner::choose_nodes(runtime::Plan& plan) {
         continue;
       }
       std::vector<Candidate> times =
-          time_node(g, id, sizes, candidates, target_, kNodeSeconds, seconds_left());
+          time_node(g, id, sizes, candidates, target_, kNodeSeconds, seconds_left(), notes_);
       if (times.empty()) continue;
       tactics_.set(machine_, key, decide(std::move(times)));
       known = tactics_.find(machine_, key);
@@ -140,6 +141,7 @@ void Tuner::choose_nodes(runtime::Plan& plan) {
   std::string note = cat(timed, " nodes timed, ", changed, " run on another implementation than the first");
   if (left) append(note, cat("; the time budget left out ", left));
   notes_.push_back(std::move(note));
+  return left;
 }
 
 }  // namespace pelton::compiler

@@ -2,6 +2,9 @@
 #include "device/target.h"
 
 #include <unistd.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #include <algorithm>
 #include <array>
@@ -37,6 +40,23 @@ CpuIsa detected_isa() {
 #endif
 }
 
+// As the processor names itself, without the blanks around it.
+std::string processor_name() {
+  std::string out;
+#if defined(__x86_64__)
+  unsigned highest = 0, text[12] = {};
+  unsigned b = 0, c = 0, d = 0;
+  if (!__get_cpuid(0x80000000, &highest, &b, &c, &d) || highest < 0x80000004) return out;
+  for (unsigned i = 0; i < 3; ++i)
+    __get_cpuid(0x80000002 + i, &text[4 * i], &text[4 * i + 1], &text[4 * i + 2], &text[4 * i + 3]);
+  out.assign(reinterpret_cast<const char*>(text), sizeof text);
+  out.resize(std::min(out.find('\0'), out.size()));
+  const size_t first = out.find_first_not_of(' ');
+  out = first == out.npos ? "" : out.substr(first, out.find_last_not_of(' ') - first + 1);
+#endif
+  return out;
+}
+
 int64_t cache_bytes(int name, int64_t fallback) {
   long v = sysconf(name);
   return v > 0 ? v : fallback;
@@ -62,6 +82,7 @@ Target detect_cpu(int threads) {
   if (const char* wanted = std::getenv("PELTON_CPU_ISA"))
     t.isa = std::min(t.isa, isa_from(wanted, "environment variable PELTON_CPU_ISA"));
   t.name = cat("cpu-", to_string(t.isa));
+  t.product = processor_name();
   t.threads = threads > 0 ? threads : pelton::threads();
   t.l1_bytes = cache_bytes(_SC_LEVEL1_DCACHE_SIZE, t.l1_bytes);
   t.l2_bytes = cache_bytes(_SC_LEVEL2_CACHE_SIZE, t.l2_bytes);
@@ -74,6 +95,7 @@ Target cuda_target(int sm) {
   t.kind = Kind::cuda;
   t.name = cat("sm_", sm);
   t.sm = sm;
+  t.product.clear();
   t.memory_bytes = 0;
   return t;
 }
@@ -96,6 +118,7 @@ Target parse_target(const std::string& text) {
     Target t = detect_cpu();
     t.isa = isa_from(text.substr(4), "target");
     t.name = text;
+    t.product.clear();
     return t;
   }
   fail(ErrorCode::bad_name, cat("unknown target '", text, "'"), "",

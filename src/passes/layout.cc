@@ -13,19 +13,35 @@ namespace {
 
 class Assign {
  public:
-  Assign(Graph& g, const Context& context, Layout wanted)
+  Assign(Graph& g, const Context& context, Layout wanted, const std::vector<Layout>& by_anchor)
       : g_(g),
         context_(context),
+        by_anchor_(by_anchor),
         wanted_(wanted),
-        name_(wanted.str()),
         plain_f32_(has_gradients(g) && !has_depthwise(g)) {}
 
+  size_t anchors() const {
+    size_t count = 0;
+    for (NodeId id : g_.order()) count += anchor(id);
+    return count;
+  }
+
   bool run() {
+    size_t anchors_seen = 0;
     for (NodeId id : std::vector<NodeId>(g_.order())) {
       const Node n = g_[id];  // a copy: inserting conversions moves the nodes
-      bool meets = false;
-      for (ValueId v : n.inputs) meets |= v && converted(v);
-      if (!anchor(id) && !meets) continue;
+      ValueId met;
+      for (ValueId v : n.inputs)
+        if (!met && v && converted(v)) met = v;
+      const bool is_anchor = anchor(id);
+      if (!is_anchor && !met) continue;
+      if (!by_anchor_.empty()) {
+        wanted_ = is_anchor ? by_anchor_.at(anchors_seen++) : g_.type(met).layout;
+        if (wanted_.is_plain()) {
+          for (size_t i = 0; i < n.inputs.size(); ++i) to_layout(id, i, Layout{});
+          continue;
+        }
+      }
       // The gradient of weights has their rank, not their axes.
       bool weights = n.is("conv_backward_weights");
       if ((!weights && try_node(id, true)) || try_node(id, false)) continue;
@@ -147,7 +163,7 @@ class Assign {
     if (wanted.is_plain()) return g_.set_input(id, i, plain_copy(v, id));
     if (NodeId back = producer(g_, v, "layout"); back && g_.type(input(g_, back, 0)).layout == wanted)
       return g_.set_input(id, i, input(g_, back, 0));
-    g_.set_input(id, i, copy(v, wanted, name_.c_str(), id));
+    g_.set_input(id, i, copy(v, wanted, wanted.str().c_str(), id));
   }
   ValueId plain_copy(ValueId v, NodeId before) {
     changed_ = true;  // other copies may be of a trial only
@@ -168,8 +184,8 @@ class Assign {
 
   Graph& g_;
   const Context& context_;
-  const Layout wanted_;
-  const std::string name_;  // as the op `layout` names it
+  const std::vector<Layout>& by_anchor_;
+  Layout wanted_;  // of the present node
   const bool plain_f32_;
   std::map<std::pair<uint32_t, std::string>, ValueId> copies_;
   bool changed_ = false;
@@ -177,11 +193,16 @@ class Assign {
 
 }  // namespace
 
-bool layout(Graph& graph, const Context& context, Layout wanted) {
-  if (!context.oracle || !find_op("layout") || wanted.is_plain()) return false;
+size_t count_layout_anchors(const Graph& graph, const Context& context) {
+  Graph copy = graph;
+  return Assign(copy, context, {}, {}).anchors();
+}
+
+bool layout(Graph& graph, const Context& context, Layout wanted, const std::vector<Layout>& by_anchor) {
+  if (!context.oracle || !find_op("layout") || (by_anchor.empty() && wanted.is_plain())) return false;
   for (NodeId id : graph.order())
     if (graph[id].is("layout")) return false;  // assigned before
-  bool changed = Assign(graph, context, wanted).run();
+  bool changed = Assign(graph, context, wanted, by_anchor).run();
   // Trials leave conversions that nothing uses.
   remove_dead(graph);
   return changed;

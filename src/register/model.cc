@@ -112,6 +112,12 @@ Model load_model(const std::string& path, const CompileOptions& options) {
   return model;
 }
 
+std::string timings_file(std::string* why) {
+  std::string unused;
+  const std::string folder = cache_folder("tactics", why ? *why : unused);
+  return folder.empty() ? folder : folder + "timings.txt";
+}
+
 runtime::Plan compile_model(Model model, const device::Target& target, const CompileOptions& options) {
   return compile_model(std::move(model), target, options, {});
 }
@@ -145,11 +151,10 @@ runtime::Plan compile_model(Model model, const device::Target& target, const Com
   if (tuning.time_budget_seconds > 0 || !tactics_file.empty()) {
     if (tactics_file.empty()) {
       std::string why;
-      tactics_file = cache_folder("tactics", why);
+      tactics_file = timings_file(&why);
       if (tactics_file.empty())
         fail(ErrorCode::usage, cat("there is no cache folder for timings: ", why), "--time-budget",
              "name a file with --tactics");
-      tactics_file += "timings.txt";
     }
     tactics = compiler::Tactics::load(tactics_file);
     measured.tactics = &tactics;
@@ -174,7 +179,8 @@ runtime::Plan compile_model(Model model, const device::Target& target, const Com
 std::shared_ptr<const runtime::Plan> open_plan(const std::string& path, const device::Target& target,
                                                const CompileOptions& options) {
   if (kind_of_file(path) == FileKind::plan) {
-    std::shared_ptr<const runtime::Plan> plan = runtime::load_plan(path, {.trusted = options.trusted});
+    std::shared_ptr<const runtime::Plan> plan =
+        runtime::load_plan(path, {.trusted = options.trusted, .late = options.only_runs});
     if (options.precision != CompileOptions().precision && options.precision != plan->precision)
       fail(ErrorCode::usage,
            cat("the plan was compiled in ", plan->precision, ", not in ", options.precision), path,

@@ -37,6 +37,7 @@ struct CompileOptions {
   std::function<void(std::string_view pass, const std::string& text)> print;
   bool hash_source = false;  // fill Plan::source_sha256
   bool trusted = true;       // runtime::LoadOptions::trusted of a plan file
+  bool only_runs = false;    // nobody but executables reads the plan: runtime::LoadOptions::late
 };
 
 Model load_model(const std::string& path, const CompileOptions& options = {});

@@ -19,6 +19,9 @@ struct TuningOptions {
   double max_drop = -1;
 };
 
+// Where this machine keeps its timings; empty, with `why`, if it has no cache folder.
+std::string timings_file(std::string* why = nullptr);
+
 runtime::Plan compile_model(Model model, const device::Target& target, const CompileOptions& options,
                             const TuningOptions& tuning);
 

@@ -27,6 +27,7 @@ class DeviceFrame final : public Frame {
   ir::HostValue input(size_t index) override;
   void adopt_outputs(std::vector<ir::HostValue> outputs) override;
   void unbind() override;
+  void take_over(Frame& from) override;
   const Tensor& state(size_t slot) override;
   void set_state(size_t slot, Tensor value) override;
   void reset_state() override;

@@ -467,6 +467,13 @@ void DeviceFrame::adopt_outputs(std::vector<HostValue> outputs) {
   stream_->synchronize();
 }
 
+void DeviceFrame::take_over(Frame& from) {
+  Frame::take_over(from);
+  const auto& other = static_cast<const DeviceFrame&>(from);  // of a region on the same device
+  device_inputs_ = other.device_inputs_;
+  device_outputs_ = other.device_outputs_;
+}
+
 void DeviceFrame::unbind() {
   std::fill(device_inputs_.begin(), device_inputs_.end(), nullptr);
   std::fill(device_outputs_.begin(), device_outputs_.end(), Bound{});

@@ -2,12 +2,12 @@
 #include "runtime/executable.h"
 
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 
 #include "base/log.h"
 #include "ir/op.h"
-#include "runtime/frame.h"
+#include "runtime/executable_pool.h"
+#include "runtime/executable_retune.h"
+#include "runtime/retuner.h"
 
 namespace pelton::runtime {
 
@@ -33,17 +33,6 @@ double StepEvent::bytes() const {
   return sum;
 }
 
-struct Executable::Pool {
-  explicit Pool(int64_t budget_bytes) : budget(budget_bytes) {}
-  Budget budget;
-  std::mutex mutex;
-  std::condition_variable returned;
-  std::vector<std::unique_ptr<Frame>> free;
-  int64_t made = 0;
-  std::once_flag unguarded_once;
-  std::shared_ptr<const Executable> unguarded;
-};
-
 std::shared_ptr<const Executable> Executable::create(std::shared_ptr<const Plan> plan,
                                                      const backend::Registry& registry,
                                                      const device::Target& target,
@@ -61,29 +50,32 @@ Executable::Executable(std::shared_ptr<const Plan> plan, const backend::Registry
       pool_(std::make_unique<Pool>(options.memory_budget_bytes)) {
   target_.tf32 = plan_->precision == "tf32";
   if (target_.kind != device::Kind::cpu) device_ = registry.open(target_);
-  if (!choices_.empty() && plan_->target.kind != target_.kind) {
-    notes_.push_back(cat("the plan was compiled for ", plan_->target.name, " and runs on ", target_.name,
-                         ": implementations are chosen anew, its fusions and layouts stay"));
-    choices_.clear();
-  }
+  int64_t open = 0;
   if (choices_.empty())
     choices_ = choose_all(plan_->graph, registry, target_);
+  else if (const std::string why = foreign(*plan_, target_); !why.empty())
+    open = choose_anew(why);
   else
     resolve(choices_, plan_->graph, target_);
+  const bool later = open > 0 && options.retune;  // kernels of a device are timed then
   for (const std::string& note : notes_) log_info(note);
-  region_ = std::make_unique<Region>(plan_->graph, choices_, registry, target_,
-                                     RegionOptions{.max_programs = options.max_programs,
-                                                   .max_graphs = options.max_graphs,
-                                                   .least_branch_ns = options.least_branch_ns,
-                                                   .check_memory = options.check_memory,
-                                                   .budget = &pool_->budget,
-                                                   .device = device_,
-                                                   .artifacts = plan_->artifacts.get(),
-                                                   .by_timing = !plan_->has_option(kDeterministic)});
+  region_ =
+      std::make_unique<Region>(plan_->graph, choices_, registry, target_,
+                               RegionOptions{.max_programs = options.max_programs,
+                                             .max_graphs = options.max_graphs,
+                                             .least_branch_ns = options.least_branch_ns,
+                                             .check_memory = options.check_memory,
+                                             .budget = &pool_->budget,
+                                             .device = device_,
+                                             .artifacts = plan_->artifacts.get(),
+                                             .by_timing = !later && !plan_->has_option(kDeterministic)});
   pool_->budget.take(region_->constant_bytes(), 0, "the plan's weights");
+  if (later) start_retuning();
 }
 
-Executable::~Executable() = default;
+Executable::~Executable() {
+  retuning_.reset();
+}
 
 void Executable::resolve(std::vector<Choice>& choices, const Graph& graph, const device::Target& target) {
   const device::Target host = device::host_of(target);
@@ -110,7 +102,9 @@ void Executable::resolve(std::vector<Choice>& choices, const Graph& graph, const
 
 const Executable& Executable::unguarded() const {
   std::call_once(pool_->unguarded_once, [&] {
-    if (plan_->unguarded) pool_->unguarded = create(plan_->unguarded, registry_, target_, options_);
+    ExecutableOptions options = options_;
+    options.retune = false;
+    if (plan_->unguarded) pool_->unguarded = create(plan_->unguarded, registry_, target_, options);
   });
   if (!pool_->unguarded) {
     std::string facts;
@@ -122,6 +116,11 @@ const Executable& Executable::unguarded() const {
 }
 
 Context Executable::context() const {
+  return take(options_.wait_ns);
+}
+
+Context Executable::take(int64_t wait_ns) const {
+  if (const auto next = follower()) return next->take(wait_ns);
   std::unique_lock lock(pool_->mutex);
   auto available = [&] {
     return !pool_->free.empty() || options_.max_contexts <= 0 || pool_->made < options_.max_contexts;
@@ -131,10 +130,10 @@ Context Executable::context() const {
          "wait, or raise max_contexts");
   };
   if (!available()) {
-    if (options_.wait_ns == 0) refuse();
-    if (options_.wait_ns < 0)
+    if (wait_ns == 0) refuse();
+    if (wait_ns < 0)
       pool_->returned.wait(lock, available);
-    else if (!pool_->returned.wait_for(lock, std::chrono::nanoseconds(options_.wait_ns), available))
+    else if (!pool_->returned.wait_for(lock, std::chrono::nanoseconds(wait_ns), available))
       refuse();
   }
   std::unique_ptr<Frame> frame;
@@ -151,6 +150,10 @@ Context Executable::context() const {
 void Executable::give_back(std::unique_ptr<Frame> frame) const {
   frame->unbind();
   std::lock_guard lock(pool_->mutex);
+  if (follower()) {  // nobody takes it again
+    --pool_->made;
+    return;
+  }
   pool_->free.push_back(std::move(frame));
   pool_->returned.notify_one();
 }
@@ -161,6 +164,7 @@ std::vector<HostValue> Executable::run(const std::vector<HostValue>& inputs,
 }
 
 void Executable::prepare(const std::vector<Dims>& input_dims) const {
+  if (const auto next = follower()) return next->prepare(input_dims);
   const Graph& g = graph();
   if (input_dims.size() != g.inputs.size())
     fail(ErrorCode::usage,
@@ -181,6 +185,7 @@ void Executable::prepare(const std::vector<Dims>& input_dims) const {
 }
 
 Memory Executable::memory() const {
+  if (const auto next = follower()) return next->memory();
   Memory m;
   m.weights = region_->constant_bytes();
   m.device_weights = region_->device_constant_bytes();
@@ -190,6 +195,12 @@ Memory Executable::memory() const {
   std::lock_guard lock(pool_->mutex);
   m.contexts = pool_->made;
   return m;
+}
+
+std::set<const void*> Executable::plain_reads() const {
+  std::set<const void*> out;
+  region_->plain_reads(out);
+  return out;
 }
 
 Context::Context(std::shared_ptr<const Executable> executable, std::unique_ptr<Frame> frame)
@@ -222,6 +233,7 @@ bool Context::ready(const RunOptions& options) {
 }
 
 std::vector<HostValue> Context::run(const std::vector<HostValue>& inputs, const RunOptions& options) {
+  follow();
   const Graph& g = executable_->graph();
   if (inputs.size() != g.inputs.size())
     fail(ErrorCode::usage, cat("the plan takes ", g.inputs.size(), " inputs, got ", inputs.size()));
@@ -268,6 +280,7 @@ void Context::bind_output(size_t index, void* data, int64_t bytes) {
 }
 
 void Context::run_bound(const RunOptions& options) {
+  follow();
   if (ready(options)) frame_->run(options);
 }
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan made ready to run in this process: immutable and shared by any number of threads. What a run changes
-// (arena, bound buffers, state) is in a Context, used by one thread at a time.
+// A plan made ready to run in this process: immutable and shared by any number of threads, but that one for a
+// plan of another machine is followed by another (ExecutableOptions::retuner) when its kernels are timed.
+// What a run changes (arena, bound buffers, state) is in a Context, used by one thread at a time.
 #pragma once
 
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,8 @@
 #include "runtime/plan.h"
 
 namespace pelton::runtime {
+
+class Retuner;
 
 struct ExecutableOptions {
   int max_contexts = 0;             // 0: no limit
@@ -24,6 +28,11 @@ struct ExecutableOptions {
   // On a device: what a branch of a graph must save, by estimate, to run beside others; below 0: one by one.
   int64_t least_branch_ns = 20000;
   bool check_memory = false;  // derive the memory plan a second time and compare
+  // For a plan of another machine: gives it the choices that were timed here, and times the others on a
+  // thread of its own while the plan runs (unless it is not to `retune`). Null: the first that take each
+  // node. Must outlive the executable.
+  const Retuner* retuner = nullptr;
+  bool retune = true;
 };
 
 // Bytes, for the sizes in use so far.
@@ -82,7 +91,8 @@ class Context {
   Context(Context&&) noexcept;
   Context& operator=(Context&&) noexcept;
 
-  // Inputs in graph order, types and sizes checked by name. The results own their memory.
+  // Inputs in graph order, types and sizes checked by name. The results own their memory. A context without
+  // state goes over to the kernels that were timed meanwhile.
   std::vector<ir::HostValue> run(const std::vector<ir::HostValue>& inputs, const RunOptions& options = {});
   std::vector<Tensor> run_tensors(const std::vector<Tensor>& inputs, const RunOptions& options = {});
 
@@ -113,6 +123,7 @@ class Context {
  private:
   friend class Executable;
   Context(std::shared_ptr<const Executable> executable, std::unique_ptr<Frame> frame);
+  void follow();
   bool ready(const RunOptions& options);  // false: the run was done by the guard-free variant
   std::shared_ptr<const Executable> executable_;
   std::unique_ptr<Frame> frame_;
@@ -121,7 +132,8 @@ class Context {
 class Executable : public std::enable_shared_from_this<Executable> {
  public:
   // `registry` must outlive the executable. An implementation that the plan names and this process lacks, or
-  // that refuses on `target`, is replaced by the first that takes the node; notes() says so.
+  // that refuses on `target`, is replaced by the first that takes the node; notes() says so. On another
+  // machine than the plan's all are chosen anew.
   static std::shared_ptr<const Executable> create(std::shared_ptr<const Plan> plan,
                                                   const backend::Registry& registry,
                                                   const device::Target& target,
@@ -133,8 +145,11 @@ class Executable : public std::enable_shared_from_this<Executable> {
   const device::Target& target() const { return target_; }
   device::Device* device() const { return device_.get(); }  // null on the CPU
   std::shared_ptr<device::Device> shared_device() const { return device_; }
-  const std::vector<Choice>& choices() const { return choices_; }  // those that run here
-  const std::vector<std::string>& notes() const { return notes_; }
+  // Those that run here and what there is to say about them; of contexts taken from now on.
+  const std::vector<Choice>& choices() const { return current().choices_; }
+  const std::vector<std::string>& notes() const { return current().notes_; }
+  bool retuning() const;          // kernels are being timed
+  void wait_until_tuned() const;  // until they are not
 
   // From the pool; goes back when destroyed. `busy` if none is free within wait_ns.
   Context context() const;
@@ -144,12 +159,20 @@ class Executable : public std::enable_shared_from_this<Executable> {
   // Prepares kernels and plans memory for these input sizes without running; used by memory reports.
   void prepare(const std::vector<Dims>& input_dims) const;
   Memory memory() const;
+  // Addresses of the constants whose plain bytes are read when what was prepared so far runs.
+  std::set<const void*> plain_reads() const;
 
  private:
   friend class Context;
   struct Pool;
+  struct Retuning;
   Executable(std::shared_ptr<const Plan> plan, const backend::Registry& registry,
              const device::Target& target, const ExecutableOptions& options);
+  Context take(int64_t wait_ns) const;
+  int64_t choose_anew(const std::string& why);  // nodes that are worth timing
+  void start_retuning();
+  std::shared_ptr<const Executable> follower() const;  // null: this one is the last
+  const Executable& current() const;
   void resolve(std::vector<Choice>& choices, const ir::Graph& graph, const device::Target& target);
   const Executable& unguarded() const;      // made on first need
   std::shared_ptr<device::Device> device_;  // null on the CPU
@@ -163,6 +186,7 @@ class Executable : public std::enable_shared_from_this<Executable> {
   std::vector<std::string> notes_;
   std::unique_ptr<Region> region_;
   std::unique_ptr<Pool> pool_;
+  std::unique_ptr<Retuning> retuning_;  // stopped before the rest goes
 };
 
 }  // namespace pelton::runtime

@@ -449,6 +449,12 @@ HostValue Frame::result(ValueId v) {
                         std::make_shared<Tensor>(t));
 }
 
+void Frame::take_over(Frame& from) {
+  inputs_ = from.inputs_;
+  bound_ = from.bound_;
+  sizes_known_ = false;
+}
+
 void Frame::unbind() {
   for (HostValue& v : inputs_) v = HostValue();
   for (HostValue& v : host_) v = HostValue();

@@ -34,6 +34,8 @@ class Frame {
   // Takes the results of a run that another frame did on the same inputs.
   virtual void adopt_outputs(std::vector<ir::HostValue> outputs);
   virtual void unbind();
+  // The inputs and bound results of a frame of the same graph.
+  virtual void take_over(Frame& from);
   // Results of the last run; a bound result borrows the bound buffer. Moves them out.
   virtual std::vector<ir::HostValue> take_outputs();
   // Finds the sizes of the run from the inputs set now; throws where they do not fit the graph.

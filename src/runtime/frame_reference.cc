@@ -9,6 +9,7 @@
 #include "ir/op.h"
 #include "ir/physical.h"
 #include "runtime/frame.h"
+#include "runtime/late_weights.h"
 
 namespace pelton::runtime {
 
@@ -24,8 +25,12 @@ HostValue Frame::value_of(const Ref& ref, void* at, bool plain, int64_t rows) co
   if (!part && place.root == ref.value && (!type.is_tensor() || type.layout.is_plain())) {
     if (ref.place == Place::host) return host_[ref.index];
     if (ref.place == Place::input) return inputs_[ref.index];
-    if (ref.place == Place::constant) return region_.constant(ref.index);
+    if (ref.place == Place::constant) {
+      LateWeights::instance().ready(region_.constant(ref.index).data());
+      return region_.constant(ref.index);
+    }
   }
+  if (ref.place == Place::constant) LateWeights::instance().ready(at);
   Dims dims = ref.dims;
   if (part) dims[0] = rows;
   Tensor borrowed = Tensor::borrow(type.dtype, dims, at, nullptr);

@@ -133,7 +133,8 @@ std::string manifest_text(const Plan& plan, int indent) {
               {"threads", t.threads},
               {"l1_bytes", t.l1_bytes},
               {"l2_bytes", t.l2_bytes},
-              {"sm", t.sm}}},
+              {"sm", t.sm},
+              {"product", t.product}}},
             {"source", {{"name", plan.source}, {"sha256", plan.source_sha256}}},
             {"options", plan.options},
             {"optimum", plan.optimum},
@@ -182,6 +183,8 @@ void read_manifest(std::string_view manifest, Plan& plan, Plan* unguarded) {
   t.l1_bytes = integer(get(target, "l1_bytes"), "target.l1_bytes");
   t.l2_bytes = integer(get(target, "l2_bytes"), "target.l2_bytes");
   t.sm = static_cast<int>(integer(get(target, "sm"), "target.sm"));
+  if (auto product = target.find("product"); product != target.end())  // which older plans do not name
+    t.product = text(*product, "target.product");
   for (const auto& [key, value] : get(j, "options").items()) plan.options[key] = text(value, "options");
   for (const auto& [key, value] : get(j, "optimum").items()) plan.optimum[key] = integer(value, "optimum");
   for (const json& p : get(j, "passes")) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/huge_pages.h"
+#include "runtime/late_weights.h"
 
 namespace pelton::runtime {
 
@@ -37,6 +38,7 @@ std::shared_ptr<const Tensor> PackedWeights::get(const Tensor& source, const std
       return found;
     }
   }
+  LateWeights::instance().ready(source.data());
   // Not under the lock: the pool may run another preparation on this thread meanwhile.
   struct Held {
     Tensor source, bytes;
@@ -65,6 +67,16 @@ void PackedWeights::remember(const void* source, Entry entry) {
     most_ = std::max<size_t>(256, 2 * entries_.size());
   }
   entries_.emplace(source, std::move(entry));
+}
+
+void PackedWeights::declare(std::string_view implementation) {
+  std::lock_guard lock(mutex_);
+  declared_.emplace(implementation);
+}
+
+bool PackedWeights::only_packs(std::string_view implementation) {
+  std::lock_guard lock(mutex_);
+  return declared_.find(implementation) != declared_.end();
 }
 
 size_t PackedWeights::known() {

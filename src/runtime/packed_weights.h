@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -21,6 +22,7 @@ struct Packed {
   Tensor source;
   std::string order;
   std::shared_ptr<const Tensor> bytes;
+  bool alone = false;  // no kernel reads `source` itself
 };
 
 // One a process; any thread.
@@ -34,6 +36,11 @@ class PackedWeights {
                                     FunctionRef<void(void*)> make);
   // What a plan brings; known for as long as the constant and the owner of `packed` live.
   void add(const std::shared_ptr<const Blob>& source, std::string order, const Blob& packed);
+
+  // The implementation looks at constants when it is prepared through get() only, or calls
+  // LateWeights::ready().
+  void declare(std::string_view implementation);
+  bool only_packs(std::string_view implementation);
 
   size_t known();  // forms that are remembered, some of which may be gone already
 
@@ -60,6 +67,7 @@ class PackedWeights {
   size_t most_ = 256;             // entries before those that are gone are looked for; likewise
   bool recording_ = false;        // likewise
   std::vector<Packed> recorded_;  // likewise
+  std::set<std::string, std::less<>> declared_;  // likewise
 };
 
 }  // namespace pelton::runtime

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/plan_file.h"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -9,7 +10,9 @@
 #include "base/log.h"
 #include "ir/binary.h"
 #include "runtime/artifacts_section.h"
+#include "runtime/late_weights.h"
 #include "runtime/manifest.h"
+#include "runtime/packed_order.h"
 #include "runtime/sections.h"
 #include "runtime/weight_store.h"
 
@@ -19,6 +22,7 @@ namespace {
 constexpr uint64_t kIndexEntryBytes = 48;
 // Of packed.index: u64 blob, offset in `packed`, bytes and bytes of the name that follows, padded to 8.
 constexpr size_t kPackedEntryBytes = 32;
+constexpr size_t kLeastLeftOut = 4096;  // smaller weights are kept beside their packed form
 
 uint64_t rounded(uint64_t bytes, uint64_t to) {
   return (bytes + to - 1) / to * to;
@@ -28,19 +32,19 @@ Part bytes_of(const std::string& s) {
   return std::as_bytes(std::span(s.data(), s.size()));
 }
 
+// The offset of a blob whose bytes the file holds only packed.
+constexpr uint64_t kOnlyPacked = UINT64_MAX;
+
 // Blobs in the order they are first used, each content once.
 class BlobWriter {
  public:
   uint64_t add(const Tensor& t) {
+    LateWeights::instance().ready(t.data());
     Part bytes(static_cast<const std::byte*>(t.data()), static_cast<size_t>(t.bytes()));
     Digest digest = sha256(bytes);
-    auto [it, fresh] = numbers_.emplace(digest, parts_.size());
-    if (!fresh) return it->second;
-    uint64_t entry[2] = {size_, bytes.size()};
-    index_.append(reinterpret_cast<const char*>(digest.bytes.data()), digest.bytes.size());
-    index_.append(reinterpret_cast<const char*>(entry), sizeof entry);
-    size_ += rounded(bytes.size(), kSectionAlignment);
-    parts_.push_back(bytes);
+    auto [it, fresh] = numbers_.emplace(digest, blobs_.size());
+    if (fresh) blobs_.push_back({digest, bytes, 0, false});
+    ++blobs_[it->second].uses;
     return it->second;
   }
   // The number of a tensor with these bytes that was added before.
@@ -49,15 +53,67 @@ class BlobWriter {
         numbers_.find(sha256({static_cast<const std::byte*>(t.data()), static_cast<size_t>(t.bytes())}));
     return it == numbers_.end() ? std::nullopt : std::optional(it->second);
   }
-  const std::string& index() const { return index_; }
-  const std::vector<Part>& parts() const { return parts_; }
+  Part bytes(uint64_t number) const { return blobs_[number].bytes; }
+  size_t uses(uint64_t number) const { return blobs_[number].uses; }
+  void leave_out(uint64_t number) { blobs_[number].left_out = true; }
+  std::string index() const {
+    std::string out;
+    uint64_t at = 0;
+    for (const Blob& b : blobs_) {
+      const uint64_t entry[2] = {b.left_out ? kOnlyPacked : at, b.bytes.size()};
+      out.append(reinterpret_cast<const char*>(b.digest.bytes.data()), b.digest.bytes.size());
+      out.append(reinterpret_cast<const char*>(entry), sizeof entry);
+      if (!b.left_out) at += rounded(b.bytes.size(), kSectionAlignment);
+    }
+    return out;
+  }
+  std::vector<Part> parts() const {
+    std::vector<Part> out;
+    for (const Blob& b : blobs_)
+      if (!b.left_out) out.push_back(b.bytes);
+    return out;
+  }
 
  private:
+  struct Blob {
+    Digest digest;
+    Part bytes;
+    size_t uses;
+    bool left_out;
+  };
   std::map<Digest, uint64_t> numbers_;
-  std::string index_;
-  std::vector<Part> parts_;
-  uint64_t size_ = 0;
+  std::vector<Blob> blobs_;
 };
+
+// What the file has in the order of kernels, by blob and order.
+using Orders = std::map<std::pair<uint64_t, std::string>, Part>;
+
+// Leaves out the blobs that packed ones stand for. Readers of a late blob are nodes of the graphs themselves:
+// what lies in attributes and sub-graphs is read by anybody.
+void leave_out_packed(const Plan& plan, const std::vector<Packed>& packed, BlobWriter& blobs,
+                      const Orders& orders) {
+  if (orders.empty()) return;
+  std::map<uint64_t, size_t> direct;
+  std::map<uint64_t, bool> alone;
+  for (const ir::Graph* g : {&plan.graph, plan.unguarded ? &plan.unguarded->graph : nullptr})
+    for (ir::NodeId id : g ? g->order() : std::vector<ir::NodeId>{})
+      if ((*g)[id].is("constant") && g->type((*g)[id].outputs[0]).dtype != DType::string)
+        if (const auto blob = blobs.find(*g->constant((*g)[id].outputs[0]))) ++direct[*blob];
+  for (const Packed& p : packed)
+    if (const auto blob = blobs.find(p.source)) {
+      const auto [it, fresh] = alone.emplace(*blob, p.alone);
+      it->second = it->second && p.alone;
+    }
+  for (const auto& [key, bytes] : orders) {
+    const Part plain = blobs.bytes(key.first);
+    if (plain.size() < kLeastLeftOut || !alone[key.first] || direct[key.first] != blobs.uses(key.first) ||
+        !is_invertible(key.second, bytes.size(), plain.size()))
+      continue;
+    std::vector<std::byte> again(plain.size());
+    unpack(key.second, bytes, again.data());
+    if (std::memcmp(again.data(), plain.data(), plain.size()) == 0) blobs.leave_out(key.first);
+  }
+}
 
 class Loader {
  public:
@@ -83,6 +139,7 @@ class Loader {
     weights_ = section("weights");
     if (options_.verify_weights) verify_section(file_, *weights_);
 
+    read_packed();
     auto plan = std::make_shared<Plan>();
     plan->graph = graph("graph");
     std::shared_ptr<Plan> unguarded;
@@ -92,8 +149,8 @@ class Loader {
     }
     with_place("section 'manifest'", [&] { read_manifest(manifest, *plan, unguarded.get()); });
     plan->unguarded = unguarded;
-    if (options_.map && options_.trusted && find("packed.index")) {
-      packed();
+    if (options_.map && options_.trusted && !packed_.empty()) {
+      share_packed();
       // What is packed is not read again in its plain order.
       forget_pages(file_.subspan(weights_->offset, weights_->size));
     }
@@ -109,6 +166,7 @@ class Loader {
     if (!find("preprocess")) return nullptr;
     index_ = content("weights.index");
     weights_ = section("weights");
+    read_packed();
     auto out = std::make_shared<Preprocess>();
     auto part = std::make_shared<Plan>();
     part->graph = graph("preprocess.ir");
@@ -153,20 +211,23 @@ class Loader {
     std::memcpy(digest.bytes.data(), entry, 32);
     std::memcpy(place, entry + 32, sizeof place);
     auto [offset, size] = place;
-    if (offset % kSectionAlignment || offset > weights_->size || size > weights_->size - offset)
+    const bool packed = offset == kOnlyPacked;
+    if (!packed && (offset % kSectionAlignment || offset > weights_->size || size > weights_->size - offset))
       bad("weights.index", cat("blob ", number, " does not lie in the weights"));
     int64_t want = byte_size(dtype, element_count(dims));
     if (size != static_cast<uint64_t>(want))
       bad("weights.index", cat("blob ", number, " has ", size, " bytes, a tensor of it needs ", want));
     std::shared_ptr<const Blob>& blob = blobs_[number];
     if (!blob) {
-      auto bytes = file_.subspan(weights_->offset + offset, size);
-      blob = WeightStore::instance().share(digest, options_.map ? Blob{bytes, owner_} : copy(bytes));
+      auto bytes = packed ? Part() : file_.subspan(weights_->offset + offset, size);
+      blob = WeightStore::instance().share(digest, packed         ? unpacked(number, size, digest)
+                                                   : options_.map ? Blob{bytes, owner_}
+                                                                  : copy(bytes));
     }
     return Tensor::borrow(dtype, dims, blob->bytes.data(), blob);
   }
-  // Makes packed weights known to the kernels that will ask for them.
-  void packed() {
+  void read_packed() {
+    if (!find("packed.index")) return;
     std::string_view index = content("packed.index");
     const Section* bytes = section("packed");
     if (options_.verify_weights) verify_section(file_, *bytes, true);
@@ -178,11 +239,32 @@ class Loader {
       if (name > index.size() - kPackedEntryBytes) bad("packed.index", "ends inside a name");
       if (offset % kSectionAlignment || offset > bytes->size || size > bytes->size - offset)
         bad("packed.index", cat("the packed form of blob ", blob, " does not lie in the section"));
-      if (auto it = blobs_.find(blob); it != blobs_.end())
-        PackedWeights::instance().add(it->second, std::string(index.substr(kPackedEntryBytes, name)),
-                                      Blob{file_.subspan(bytes->offset + offset, size), owner_});
+      packed_.push_back({blob, std::string(index.substr(kPackedEntryBytes, name)),
+                         file_.subspan(bytes->offset + offset, size)});
       index.remove_prefix(std::min(index.size(), kPackedEntryBytes + rounded(name, 8)));
     }
+  }
+  // Makes packed weights known to the kernels that will ask for them.
+  void share_packed() {
+    for (const PackedBlob& p : packed_)
+      if (auto it = blobs_.find(p.number); it != blobs_.end())
+        PackedWeights::instance().add(it->second, p.order, Blob{p.bytes, owner_});
+  }
+  // A blob that the file holds only packed, as it was: now, or when somebody reads it.
+  Blob unpacked(uint64_t number, uint64_t size, const Digest& digest) const {
+    const auto p = std::find_if(packed_.begin(), packed_.end(), [&](const PackedBlob& one) {
+      return one.number == number && is_invertible(one.order, one.bytes.size(), size);
+    });
+    if (p == packed_.end()) bad("packed.index", cat("has no form of blob ", number, " that can be undone"));
+    const auto fill = [order = p->order, bytes = p->bytes, owner = owner_, size, digest](void* to) {
+      unpack(order, bytes, static_cast<std::byte*>(to));
+      if (sha256({static_cast<const std::byte*>(to), static_cast<size_t>(size)}) != digest)
+        bad("packed", "does not give back the weights that its index names");
+    };
+    if (options_.late && options_.map && options_.trusted) return LateWeights::instance().reserve(size, fill);
+    auto tensor = std::make_shared<Tensor>(DType::u8, Dims{static_cast<int64_t>(size)});
+    fill(tensor->mutable_data());
+    return {{static_cast<const std::byte*>(tensor->data()), size}, tensor};
   }
   static Blob copy(std::span<const std::byte> bytes) {
     auto tensor = std::make_shared<Tensor>(DType::u8, Dims{static_cast<int64_t>(bytes.size())});
@@ -196,6 +278,12 @@ class Loader {
   std::vector<Section> sections_;
   std::string_view index_;
   const Section* weights_ = nullptr;
+  struct PackedBlob {
+    uint64_t number;
+    std::string order;
+    std::span<const std::byte> bytes;
+  };
+  std::vector<PackedBlob> packed_;
   std::map<uint64_t, std::shared_ptr<const Blob>> blobs_;
 };
 
@@ -225,14 +313,16 @@ void save_plan(const Plan& plan, const std::string& path, const Preprocess* pict
   std::string artifacts;
   if (plan.artifacts) artifacts = artifacts_bytes(*plan.artifacts);
   if (!artifacts.empty()) sections.push_back({"artifacts", 0, kSectionAlignment, {bytes_of(artifacts)}});
-  sections.push_back({"weights.index", kRequired, kSectionAlignment, {bytes_of(blobs.index())}});
-  sections.push_back({"weights", kRequired, kPageAlignment, blobs.parts()});
   // In the order of the weights, since kernels pack in any order.
-  std::map<std::pair<uint64_t, std::string>, Part> orders;
+  Orders orders;
   for (const Packed& p : packed)
     if (const auto blob = blobs.find(p.source))
       orders.emplace(std::pair(*blob, p.order), Part(static_cast<const std::byte*>(p.bytes->data()),
                                                      static_cast<size_t>(p.bytes->bytes())));
+  leave_out_packed(plan, packed, blobs, orders);
+  const std::string weights_index = blobs.index();
+  sections.push_back({"weights.index", kRequired, kSectionAlignment, {bytes_of(weights_index)}});
+  sections.push_back({"weights", kRequired, kPageAlignment, blobs.parts()});
   std::string packed_index;
   std::vector<Part> packed_parts;
   uint64_t at = 0;

@@ -14,7 +14,8 @@ namespace pelton::runtime {
 bool is_plan(std::string_view first_bytes);  // by the magic; eight bytes will do
 
 // Equal plans give equal bytes. `preprocess` may be null; `packed` is written beside the weights that it was
-// made of (others are left out).
+// made of (others are left out), and instead of them where it is `alone`, gives them back bit by bit and
+// nothing but nodes of the plan's graphs takes them.
 void save_plan(const Plan& plan, const std::string& path, const Preprocess* preprocess = nullptr,
                const std::vector<Packed>& packed = {});
 
@@ -27,6 +28,9 @@ struct LoadOptions {
   // false: what the file brings ready to run or to use, which no check can judge (kernels, choices, packed
   // weights), is left aside and made anew.
   bool trusted = true;
+  // true: the plain bytes of weights that the file holds only packed are made when an executable reads them
+  // (runtime/late_weights.h). For plans that nothing else reads; needs `map` and `trusted`.
+  bool late = false;
 };
 
 // Every error names the file and the section. The plan keeps the file mapped for as long as it lives.

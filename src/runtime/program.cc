@@ -11,6 +11,8 @@
 #include "ir/op.h"
 #include "runtime/arena.h"
 #include "runtime/lanes.h"
+#include "runtime/late_weights.h"
+#include "runtime/packed_weights.h"
 #include "runtime/region.h"
 
 namespace pelton::runtime {
@@ -95,9 +97,16 @@ std::shared_ptr<const backend::Kernel> Region::kernel(size_t position, const Sym
   for (ValueId v : n.outputs) instance.outputs.push_back(spec(v));
   check_results_fit(instance, target);
   const device::ArtifactScope artifacts(options_.artifacts, options_.by_timing);
+  const auto ready = [&](size_t input) {
+    if (const Tensor& t = instance.constants[input]; t.defined()) LateWeights::instance().ready(t.data());
+  };
+  if (!PackedWeights::instance().only_packs(node.kernel->name))
+    for (size_t i = 0; i < n.inputs.size(); ++i) ready(i);
   std::shared_ptr<const backend::Kernel> built =
       with_place(graph_.describe(node.id), [&] { return node.kernel->prepare(instance, target); });
   PELTON_CHECK(built, node.kernel->name, " prepared nothing for ", graph_.describe(node.id));
+  for (size_t i = 0; i < n.inputs.size(); ++i)
+    if (built->reads(i)) ready(i);
   if (built->packed_bytes() > 0) forget_packed(node.id);
   std::lock_guard lock(mutex_);
   kernels_[position].emplace_back(std::move(key), built);

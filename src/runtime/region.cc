@@ -7,6 +7,7 @@
 
 #include "ir/op.h"
 #include "runtime/device_weights.h"
+#include "runtime/late_weights.h"
 
 namespace pelton::runtime {
 
@@ -169,6 +170,8 @@ void Region::place_values() {
   }
   auto keep = [&](ValueId v) {
     ValueId root = values_[v.index].root;
+    if (values_[root.index].place == Place::constant)
+      LateWeights::instance().ready(constants_[values_[root.index].index].data());
     escapes[root.index] = true;
     values_[root.index].last_segment = static_cast<uint32_t>(segments_.size());
   };
@@ -218,6 +221,45 @@ std::shared_ptr<const Program> Region::program(size_t segment, const SymbolValue
   return built;
 }
 
+void Region::plain_reads(std::set<const void*>& into) const {
+  std::vector<std::shared_ptr<const Program>> programs;
+  {
+    std::lock_guard lock(mutex_);
+    for (const std::list<Cached>& kept : programs_)
+      for (const Cached& c : kept) programs.push_back(c.program);
+  }
+  for (const auto& p : programs)
+    for (const Step& step : p->steps)
+      for (uint32_t i = 0; i < step.in_count; ++i)
+        if (const Ref& ref = p->refs[step.first_in + i];
+            ref.place == Place::constant && (!step.kernel || step.kernel->reads(i)))
+          into.insert(constants_[ref.index].data());
+  for (const auto& [graph, body] : bodies_)
+    for (const Tensor& t : body->constants_) into.insert(t.data());
+}
+
+void Region::prepare_as(const Region& other) const {
+  std::vector<std::pair<size_t, SymbolValues>> wanted;
+  {
+    std::lock_guard lock(other.mutex_);
+    for (size_t s = 0; s < other.programs_.size(); ++s)
+      for (auto c = other.programs_[s].rbegin(); c != other.programs_[s].rend(); ++c) {
+        SymbolValues sizes;
+        for (size_t i = 0; i < c->key.size(); ++i) sizes[other.segments_[s].symbols[i]] = c->key[i];
+        wanted.emplace_back(s, std::move(sizes));
+      }
+  }
+  for (const auto& [segment, sizes] : wanted) program(segment, sizes);
+}
+
+void Region::forget_programs() const {
+  {
+    std::lock_guard lock(mutex_);
+    for (std::list<Cached>& kept : programs_) kept.clear();
+  }
+  for (const auto& [graph, body] : bodies_) body->forget_programs();
+}
+
 int64_t Region::constant_bytes() const {
   int64_t bytes = 0;
   for (const Tensor& t : constants_) bytes += t.bytes();
@@ -227,6 +269,7 @@ int64_t Region::constant_bytes() const {
 
 void* Region::device_constant(uint32_t index) const {
   const Tensor& t = constants_[index];
+  LateWeights::instance().ready(t.data());
   std::lock_guard lock(mutex_);
   std::shared_ptr<const device::Memory>& memory = device_constants_[index];
   if (!memory) memory = share_on_device(options_.device, t);

@@ -94,6 +94,12 @@ class Region {
 
   // Prepared on first use, kept up to max_programs a segment. Any thread.
   std::shared_ptr<const Program> program(size_t segment, const SymbolValues& symbols) const;
+  // Addresses of the constants whose bytes the steps of the present programs read; all of those of
+  // sub-graphs.
+  void plain_reads(std::set<const void*>& into) const;
+  // The programs that another region of the same graph has, from the least recently used on.
+  void prepare_as(const Region& other) const;
+  void forget_programs() const;    // those that no frame uses go; for a region that runs no more
   int64_t constant_bytes() const;  // sub-graphs included
   // Of the programs kept now, sub-graphs included.
   int64_t packed_bytes() const;

@@ -7,6 +7,7 @@ import subprocess
 import time
 
 import numpy as np
+import pytest
 
 from conftest import BINARY, INPUTS, assert_error
 
@@ -175,3 +176,55 @@ def test_shapes_asked_of_a_plan(pelton, chain):
 def test_negative_seeds_are_refused(pelton, chain):
     for command in ("run", "bench", "verify"):
         assert_error(pelton(command, "chain.plt", "--seed", "-1"), 2, "--seed")
+
+
+def test_a_plan_of_another_instruction_set(pelton, chain, tmp_path):
+    """It runs, says that its implementations are chosen anew, and is timed once: later loads know the timings."""
+    avx2 = {"PELTON_CPU_ISA": "avx2"}
+    here = {"PELTON_CACHE_DIR": str(tmp_path / "cache"), "PELTON_CPU_ISA": "scalar"}
+    os.mkdir(tmp_path / "cache", 0o700)
+    assert pelton("compile", "chain.plt", "-o", "m.pelton", env=avx2).code == 0
+    result = pelton("-v", "run", "m.pelton", *INPUTS, "--output-dir", "out", env=here)
+    assert result.code == 0, result.err
+    if "compiled for cpu-avx2 and runs on cpu-scalar" not in result.err:  # a machine without AVX2 compiled it
+        assert "avx2" not in pelton("inspect", "m.pelton", "--json", env=avx2).out
+    for name, expected in chain.items():
+        np.testing.assert_allclose(np.load(tmp_path / "out" / f"{name}.npy"), expected, rtol=1e-6)
+    assert pelton("bench", "m.pelton", "--seconds", "0.05", "--warm-up", "0", env=here).code == 0
+
+
+def test_packed_weights_replace_the_models_own(pelton, tmp_path):
+    """The file holds a weight once; runs, exports and other machines have the same bits."""
+    random = np.random.default_rng(3)
+    (tmp_path / "product.plt").write_text("""graph "product"(%x: f32[8,256], %w: f32[256,384]) {
+  %y = matmul(%x, %w) : f32[8,384]
+  return %y @"y"
+}
+""")
+    x, w = (random.standard_normal(s, dtype=np.float32) for s in ((8, 256), (256, 384)))
+    np.save(tmp_path / "x.npy", x)
+    values = ", ".join(repr(float(v)) for v in w.ravel())
+    (tmp_path / "product.plt").write_text(f"""graph "product"(%x: f32[8,256]) {{
+  %w = constant() {{value = tensor<f32[256,384]>{{{values}}}}} : f32[256,384]
+  %y = matmul(%x, %w) : f32[8,384]
+  return %y @"y"
+}}
+""")
+    assert pelton("compile", "product.plt", "-o", "plain.pelton").code == 0
+    assert pelton("compile", "product.plt", "-o", "packed.pelton", "--embed-packed").code == 0
+    plain, packed = (tmp_path / n for n in ("plain.pelton", "packed.pelton"))
+    if b"packed.index" not in packed.read_bytes():
+        pytest.skip("the kernel of this machine packs nothing")
+    assert packed.stat().st_size < 1.05 * plain.stat().st_size + 8192
+    assert w.tobytes() in plain.read_bytes() and w.tobytes() not in packed.read_bytes()
+    results = {}
+    for plan, env in (("plain", {}), ("packed", {}), ("packed", {"PELTON_CPU_ISA": "scalar"})):
+        result = pelton("run", f"{plan}.pelton", "--input", "x=x.npy", "--output-dir", "out", env=env)
+        assert result.code == 0, result.err
+        results[plan, bool(env)] = np.load(tmp_path / "out" / "y.npy")
+    np.testing.assert_array_equal(results["plain", False], results["packed", False])
+    np.testing.assert_allclose(results["packed", True], x @ w, rtol=1e-4, atol=1e-3)
+    for plan in ("plain", "packed"):
+        assert pelton("export", f"{plan}.pelton", "-o", f"{plan}.onnx").code == 0
+        assert pelton("verify", f"{plan}.pelton").code == 0
+    assert (tmp_path / "plain.onnx").read_bytes() == (tmp_path / "packed.onnx").read_bytes()

@@ -68,6 +68,15 @@ bool quantize_all(Graph& g, const passes::Context& c) {
   return passes::quantize(g, ranges, c);
 }
 
+// Convolutions by turns channels last, in blocks and plain.
+bool layout_by_region(Graph& g, const passes::Context& c) {
+  const Layout ways[] = {{Layout::Kind::channels_last, 0}, {Layout::Kind::blocked, 8}, {}};
+  std::vector<Layout> by_anchor;
+  for (size_t i = passes::count_layout_anchors(g, c); i-- > 0;)
+    by_anchor.push_back(ways[by_anchor.size() % 3]);
+  return passes::layout(g, c, {}, by_anchor);
+}
+
 // The pass as it is for a device.
 template <class Run>
 auto on_device(Run run) {
@@ -99,6 +108,7 @@ const std::vector<Pass>& all_passes() {
       {"quantize", quantize_all, Keeps::type},
       {"siblings", passes::siblings, Keeps::value},
       {"layout", [](Graph& g, const passes::Context& c) { return passes::layout(g, c); }, Keeps::bits},
+      {"layout by region", layout_by_region, Keeps::bits},
       {"fusion", passes::fusion, Keeps::bits},
       {"dead_code", [](Graph& g, const passes::Context&) { return passes::remove_dead(g); }, Keeps::bits},
   };

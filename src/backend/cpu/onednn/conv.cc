@@ -6,6 +6,7 @@
 #include "backend/cpu/implementations.h"
 #include "backend/cpu/onednn/post_ops.h"
 #include "base/cat.h"
+#include "runtime/packed_weights.h"
 
 namespace pelton::backend::cpu {
 namespace {
@@ -247,6 +248,8 @@ void add_onednn_conv(Registry& registry) {
   split.timed = true;
   registry.add(std::move(split));
   registry.add({"onednn.conv", {"conv", "conv_transpose", "fused"}, refuse, prepare});
+  for (const char* name : {"onednn.conv", "onednn.conv_tile"})
+    runtime::PackedWeights::instance().declare(name);
 }
 
 }  // namespace pelton::backend::cpu

@@ -5,6 +5,7 @@
 #include "backend/cpu/implementations.h"
 #include "backend/cpu/onednn/post_ops.h"
 #include "base/cat.h"
+#include "runtime/packed_weights.h"
 
 namespace pelton::backend::cpu {
 namespace {
@@ -235,6 +236,8 @@ void add_onednn_matmul(Registry& registry) {
   split.timed = true;
   registry.add(std::move(split));
   registry.add({"onednn.matmul", {"matmul", "fused"}, refuse, prepare});
+  for (const char* name : {"onednn.matmul", "onednn.matmul_tile"})
+    runtime::PackedWeights::instance().declare(name);
 }
 
 }  // namespace pelton::backend::cpu

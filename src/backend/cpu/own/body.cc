@@ -10,6 +10,7 @@
 #include "backend/cpu/tile/program.h"
 #include "backend/ran_by.h"
 #include "ir/op.h"
+#include "runtime/late_weights.h"
 
 namespace pelton::backend::cpu {
 namespace {
@@ -245,6 +246,8 @@ std::unique_ptr<Kernel> prepare_body(const Instance& instance, const device::Tar
 }
 
 std::unique_ptr<Kernel> prepare_fallback(const Instance& instance, const device::Target& target) {
+  for (const Tensor& t : instance.constants)
+    if (t.defined()) runtime::LateWeights::instance().ready(t.data());
   if (instance.node().is("fused")) return prepare_body(instance, target);
   const std::string why = refuse_own_contraction(instance.graph, instance.id);
   if (!why.empty())
