@@ -24,11 +24,12 @@ int64_t Executable::choose_anew(const std::string& why) {
 
 void Executable::start_retuning() {
   retuning_ = std::make_unique<Retuning>();
-  retuning_->thread = std::thread([this] {
+  Retuning* const shared = retuning_.get();  // which the executable lets go of before the thread has ended
+  shared->thread = std::thread([this, shared] {
     std::shared_ptr<Executable> next;
     try {
-      Retuned r = options_.retuner->time(*plan_, target_, retuning_->stop);
-      if (!retuning_->stop) {
+      Retuned r = options_.retuner->time(*plan_, target_, shared->stop);
+      if (!shared->stop) {
         auto plan = std::make_shared<Plan>(*plan_);
         plan->choices = std::move(r.choices);
         plan->target = target_;
@@ -46,11 +47,11 @@ void Executable::start_retuning() {
     }
     if (next) log_info(next->notes_.back());
     {
-      std::lock_guard lock(retuning_->mutex);
-      retuning_->next = next;
-      retuning_->done = true;
+      std::lock_guard lock(shared->mutex);
+      shared->next = next;
+      shared->done = true;
     }
-    retuning_->ended.notify_all();
+    shared->ended.notify_all();
     if (!next) return;
     std::vector<std::unique_ptr<Frame>> unused;
     {

@@ -38,7 +38,7 @@ std::shared_ptr<const Tensor> PackedWeights::get(const Tensor& source, const std
       return found;
     }
   }
-  LateWeights::instance().ready(source.data());
+  LateWeights::instance().ready(source.data());  // `make` reads it
   // Not under the lock: the pool may run another preparation on this thread meanwhile.
   struct Held {
     Tensor source, bytes;

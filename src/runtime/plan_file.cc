@@ -224,8 +224,11 @@ class Loader {
                                                    : options_.map ? Blob{bytes, owner_}
                                                                   : copy(bytes));
     }
+    // It may be another plan's, whose readers know that its bytes come late.
+    if (!comes_late()) LateWeights::instance().ready(blob->bytes.data());
     return Tensor::borrow(dtype, dims, blob->bytes.data(), blob);
   }
+  bool comes_late() const { return options_.late && options_.map && options_.trusted; }
   void read_packed() {
     if (!find("packed.index")) return;
     std::string_view index = content("packed.index");
@@ -261,7 +264,7 @@ class Loader {
       if (sha256({static_cast<const std::byte*>(to), static_cast<size_t>(size)}) != digest)
         bad("packed", "does not give back the weights that its index names");
     };
-    if (options_.late && options_.map && options_.trusted) return LateWeights::instance().reserve(size, fill);
+    if (comes_late()) return LateWeights::instance().reserve(size, fill);
     auto tensor = std::make_shared<Tensor>(DType::u8, Dims{static_cast<int64_t>(size)});
     fill(tensor->mutable_data());
     return {{static_cast<const std::byte*>(tensor->data()), size}, tensor};

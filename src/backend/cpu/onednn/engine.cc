@@ -5,6 +5,7 @@
 
 #include "base/cat.h"
 #include "base/huge_pages.h"
+#include "runtime/late_weights.h"
 #include "runtime/packed_weights.h"
 
 namespace pelton::backend::cpu::onednn {
@@ -248,6 +249,7 @@ std::string order_of(const Desc& from, const Desc& to) {
 std::shared_ptr<const Tensor> reordered(const Tensor& from, const Desc& from_desc, const Desc& to) {
   const auto bytes = static_cast<int64_t>(to.get_size());
   const auto make = [&](void* result) {
+    runtime::LateWeights::instance().ready(from.data());
     dnnl::memory source(from_desc, engine(), const_cast<void*>(from.data()));
     dnnl::memory target(to, engine(), result);
     dnnl::stream stream(engine());
