@@ -185,6 +185,13 @@ void* Sequence::address(const Argument& a, const RunArgs& args, int64_t image) c
   return const_cast<void*>(packed_[i]->data());
 }
 
+bool Sequence::reads(size_t input) const {
+  for (const Step& step : steps_)
+    for (const Argument& a : step.arguments)
+      if (a.place.kind == Place::input && static_cast<size_t>(a.place.index) == input) return true;
+  return false;
+}
+
 void Sequence::run(const RunArgs& args) const {
   std::unique_ptr<Bound> bound;
   {

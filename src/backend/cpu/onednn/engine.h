@@ -75,6 +75,7 @@ class Sequence final : public Kernel {
   int64_t scratch_bytes() const override { return scratch_bytes_; }
   int64_t packed_bytes() const override { return packed_bytes_; }
   void run(const RunArgs& args) const override;
+  bool reads(size_t input) const override;
 
  private:
   struct Step {
