@@ -9,10 +9,13 @@
 #include <absl/synchronization/mutex.h>
 #include <dlfcn.h>
 #include <grpc/grpc.h>
+#include <grpcpp/alarm.h>
 #include <grpcpp/support/server_callback.h>
 
 #include <atomic>
 #include <cstring>
+#include <functional>
+#include <memory>
 #include <unordered_map>
 
 #define IN_FRONT __attribute__((visibility("default")))
@@ -149,6 +152,22 @@ IN_FRONT void absl::Mutex::Unlock() {
   __tsan_release(this);
   unlock(this);
 }
+
+namespace grpc {
+
+// What was done before an alarm was set comes before its callback.
+IN_FRONT void Alarm::SetInternal(gpr_timespec deadline, std::function<void(bool)> f) {
+  using Member = void (Alarm::*)(gpr_timespec, std::function<void(bool)>);
+  static const auto set = library(static_cast<Member>(&Alarm::SetInternal));
+  const auto order = std::make_shared<char>();
+  __tsan_release(order.get());
+  set(this, deadline, [order, f = std::move(f)](bool ok) {
+    __tsan_acquire(order.get());
+    f(ok);
+  });
+}
+
+}  // namespace grpc
 
 namespace grpc::internal {
 

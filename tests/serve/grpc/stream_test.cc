@@ -29,11 +29,12 @@ class Client final : public grpc::ClientBidiReactor<pb::ModelInferRequest, pb::M
     in.add_shape(kElements);
     request_.add_raw_input_contents(std::string(kElements * 4, '\1'));
     stub.async()->ModelStreamInfer(&context_, this);
-    AddHold();  // of the reads, which come one after the other or not at all
-    if (reads_ > 0) StartRead(&response_);
+    AddHold();                     // of the reads, which come one after the other or not at all
+    const bool none = reads == 0;  // reads_ is the callbacks' own once the call is on its way
+    if (!none) StartRead(&response_);
     StartWrite(&request_);
     StartCall();
-    if (reads_ == 0) RemoveHold();
+    if (none) RemoveHold();
   }
   void OnWriteDone(bool ok) override {
     if (ok && ++written_ < kRequests)
