@@ -70,8 +70,8 @@ bool quantize_all(Graph& g, const passes::Context& c) {
 
 // Convolutions by turns channels last, in blocks and plain.
 bool layout_by_region(Graph& g, const passes::Context& c) {
-  const Layout ways[] = {{Layout::Kind::channels_last, 0}, {Layout::Kind::blocked, 8}, {}};
-  std::vector<Layout> by_anchor;
+  const ir::Layout ways[] = {{ir::Layout::Kind::channels_last, 0}, {ir::Layout::Kind::blocked, 8}, {}};
+  std::vector<ir::Layout> by_anchor;
   for (size_t i = passes::count_layout_anchors(g, c); i-- > 0;)
     by_anchor.push_back(ways[by_anchor.size() % 3]);
   return passes::layout(g, c, {}, by_anchor);
