@@ -62,13 +62,16 @@ void require_shapes(const ir::Graph& g, const CompileOptions& options) {
       fail(ErrorCode::bad_name, cat("the plan has no input '", name, "'"), where,
            cat("its inputs are ", names));
     bool fits = type->is_tensor() && type->shape.size() == dims.size();
+    std::string ranges;  // of the sizes that may vary
     for (size_t i = 0; fits && i < dims.size(); ++i) {
       const Range range = type->shape[i].range(g.symbols->ranges);
       fits = dims[i].min >= range.min && dims[i].max <= range.max;
+      if (!fits && !type->shape[i].is_const())
+        ranges = cat(", ", type->shape[i].str(), " in the range ", range.min, " to ", range.max);
     }
     if (!fits)
-      fail(ErrorCode::bad_shape, cat("the plan was compiled for ", type->str(), ", not for ", text), where,
-           "compile the model with this shape");
+      fail(ErrorCode::bad_shape, cat("the plan was compiled for ", type->str(), ranges, ", not for ", text),
+           where, "compile the model with this shape");
   }
 }
 
