@@ -98,8 +98,28 @@ class Repository {
     std::string reason;
     std::shared_ptr<const Model> model;  // set while it serves
   };
+  // Whoever has it goes on, the others wait. Not a mutex, whose holders must agree on an order: an ensemble
+  // has its turn while it loads its steps, and load_step() keeps circles out.
+  class Turn {
+   public:
+    void lock() {
+      std::unique_lock lock(mutex_);
+      free_.wait(lock, [&] { return !taken_; });
+      taken_ = true;
+    }
+    void unlock() {
+      std::lock_guard lock(mutex_);
+      taken_ = false;
+      free_.notify_one();
+    }
+
+   private:
+    std::mutex mutex_;
+    std::condition_variable free_;
+    bool taken_ = false;
+  };
   struct Entry {
-    std::mutex loading;                       // one load or unload of a model at a time
+    Turn loading;                             // one load or unload of a model at a time
     std::map<int64_t, VersionInfo> versions;  // guarded by mutex_
     std::string failure;                      // why the last load failed; guarded by mutex_
     std::string path;
