@@ -267,8 +267,8 @@ TEST_CASE("device state: what an update in segments reads and writes are flat bu
       FakeKernel::run(args);
     }
   };
-  auto* with_groups = new backend::Registry;
-  test::add_fake_kernels(*with_groups);
+  backend::Registry with_groups;  // outlives what is made of it
+  test::add_fake_kernels(with_groups);
   backend::Implementation groups;
   groups.name = "fake.groups";
   groups.ops = {"fused"};
@@ -277,7 +277,7 @@ TEST_CASE("device state: what an update in segments reads and writes are flat bu
     return std::make_unique<Watched>(i);
   };
   groups.device = device::Kind::cuda;
-  with_groups->add(std::move(groups));
+  with_groups.add(std::move(groups));
   auto plan = std::make_shared<Plan>();
   plan->graph = parse_graph(R"(graph "g"(%x: f32[6], %y: f32[100], %z: f32[3]) {
   slot %a parameter "a" : f32[6]
@@ -299,7 +299,7 @@ TEST_CASE("device state: what an update in segments reads and writes are flat bu
   return %x
 })");
   plan->target = device::cuda_target(90);
-  auto e = Executable::create(plan, *with_groups, plan->target, {.check_memory = true});
+  auto e = Executable::create(plan, with_groups, plan->target, {.check_memory = true});
   Context c = e->context();
   const std::vector<Tensor> in = {from_doubles(DType::f32, {6}, std::vector<double>(6, 2)),
                                   from_doubles(DType::f32, {100}, std::vector<double>(100, 3)),
