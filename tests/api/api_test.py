@@ -349,6 +349,29 @@ def test_refit(plan):
         refit(np.zeros(4, np.float32))
 
 
+def test_refit_of_weights_that_a_plan_has_packed_alone(tmp_path):
+    random = np.random.default_rng(4)
+    x, w, v = (random.standard_normal(s, dtype=np.float32) for s in ((8, 256), (256, 384), (256, 384)))
+    values = ", ".join(repr(float(f)) for f in w.ravel())
+    (tmp_path / "p.plt").write_text(f"""graph "p"(%x: f32[8,256]) {{
+  %w = constant() {{value = tensor<f32[256,384]>{{{values}}}}} : f32[256,384]
+  %y = matmul(%x, %w) : f32[8,384]
+  return %y @"y"
+}}
+""")
+    subprocess.run([LIBRARY.parent / "pelton", "compile", tmp_path / "p.plt", "-o", tmp_path / "p.pelton", "--embed-packed"], check=True,
+                   capture_output=True)
+    plan = Plan(tmp_path / "p.pelton")
+    names = (c.c_char_p * 1)(b"w")
+    call("pelton_plan_refit", plan.handle, names, c.byref(tensor(v)), c.c_size_t(1))
+    context = plan.context()
+    call("pelton_context_set_input", context, c.c_size_t(0), c.byref(tensor(x)), 0)
+    call("pelton_context_run", context, None)
+    np.testing.assert_allclose(output(context, 0), x @ v, rtol=1e-4, atol=1e-3)
+    lib.pelton_context_free(context)
+    plan.close()
+
+
 def test_refit_of_a_frozen_plan_is_refused(model, tmp_path):
     subprocess.run([LIBRARY.parent / "pelton", "compile", model, "-o", tmp_path / "f.pelton", "--frozen"], check=True, capture_output=True)
     frozen = Plan(tmp_path / "f.pelton")

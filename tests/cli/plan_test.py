@@ -196,11 +196,6 @@ def test_a_plan_of_another_instruction_set(pelton, chain, tmp_path):
 def test_packed_weights_replace_the_models_own(pelton, tmp_path):
     """The file holds a weight once; runs, exports and other machines have the same bits."""
     random = np.random.default_rng(3)
-    (tmp_path / "product.plt").write_text("""graph "product"(%x: f32[8,256], %w: f32[256,384]) {
-  %y = matmul(%x, %w) : f32[8,384]
-  return %y @"y"
-}
-""")
     x, w = (random.standard_normal(s, dtype=np.float32) for s in ((8, 256), (256, 384)))
     np.save(tmp_path / "x.npy", x)
     values = ", ".join(repr(float(v)) for v in w.ravel())
