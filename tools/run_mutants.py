@@ -13,6 +13,7 @@ With --seconds only as many are run as fit: first those of files that the last c
 an order that the commit draws, so that every one has its turn.
 """
 import argparse
+import json
 import os
 import pathlib
 import random
@@ -30,6 +31,8 @@ def load(path: pathlib.Path) -> dict:
     wrong = KEYS ^ mutant.keys()
     if wrong:
         raise ValueError(f"{path.name}: missing or unknown keys: {', '.join(sorted(wrong))}")
+    if not (path.parent.parent / mutant["test"]).is_dir():
+        raise ValueError(f"{path.name}: `test` must name a folder of tests/, \"{mutant['test']}\" is none")
     return mutant
 
 
@@ -88,6 +91,9 @@ class Bench:
         if result.returncode:
             raise RuntimeError(result.stdout + result.stderr)
 
+        known = run(["ctest", "--test-dir", self.build, "--show-only=json-v1"], self.source).stdout
+        self.tests = {test["name"] for test in json.loads(known)["tests"]}
+
     def build_test(self, test: str) -> str:
         target = "test_" + test.replace("/", "_")
         result = run(["cmake", "--build", self.build, "-j", self.jobs, "--target", target], self.source)
@@ -142,7 +148,10 @@ def main() -> int:
 
     errors, ran = 0, 0
     begin = time.monotonic()
-    for name in in_turn(mutants, root):
+    absent = sorted(n for n in mutants if mutants[n]["test"] not in bench.tests)
+    if absent:
+        print(f"{len(absent)} mutants of layers that this build does not have are left out: {', '.join(absent)}")
+    for name in in_turn({n: m for n, m in mutants.items() if n not in absent}, root):
         if args.seconds and time.monotonic() - begin > args.seconds:
             break
         limit = bench.sound(mutants[name]["test"])
@@ -155,7 +164,8 @@ def main() -> int:
         ran += 1
         print(f"{'error' if verdict else 'caught'}: {name} ({mutants[name]['why']}) {verdict} "
               f"[{time.monotonic() - start:.0f} s]", flush=True)
-    left_out = f", {len(mutants) - ran} left out for time" if ran < len(mutants) else ""
+    late = len(mutants) - len(absent) - ran
+    left_out = f", {late} left out for time" if late else ""
     print(f"{ran - errors} of {ran} mutants caught{left_out}")
     return 1 if errors else 0
 

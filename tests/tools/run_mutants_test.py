@@ -27,3 +27,11 @@ def test_missing_and_unknown_keys_are_named(tmp_path):
     file.write_text('file = "a"\nfind = "b"\nreplace = "c"\nwhy = "d"\ntests = "e"\n')
     with pytest.raises(ValueError, match="test, tests"):
         run_mutants.load(file)
+
+
+def test_a_test_that_no_folder_has_is_named(tmp_path):
+    file = tmp_path / "mutants" / "m.toml"
+    file.parent.mkdir()
+    file.write_text('file = "a"\nfind = "b"\nreplace = "c"\nwhy = "d"\ntest = "backend_cuda"\n')
+    with pytest.raises(ValueError, match='folder of tests/, "backend_cuda" is none'):
+        run_mutants.load(file)
