@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/memory_limit.h"
+#include "ir/fact.h"
 #include "ir/op.h"
 
 namespace pelton::interp {
@@ -48,7 +49,7 @@ class Run {
       check(g_.type(g_.inputs[i]), inputs[i], where);
       values_[g_.inputs[i].index] = inputs[i];
     }
-    for (const Fact& f : g_.checks) check_fact(f);
+    require_checks(g_, symbols_);
     for (size_t i = 0; i < g_.slots.size(); ++i) {
       const Slot& s = g_.slots[i];
       HostValue v = i < state.size() ? state[i] : HostValue(initial(s));
@@ -127,18 +128,6 @@ class Run {
     if (v.tensor.dtype() != type.dtype)
       fail(ErrorCode::bad_type, cat("expected ", type.str(), ", got ", v.tensor.str()), where);
     bind_symbols(type, v.tensor.dims(), symbols_, where);
-  }
-  void check_fact(const Fact& f) {
-    std::set<std::string> names;
-    f.left.collect_symbols(names);
-    f.right.collect_symbols(names);
-    for (const std::string& n : names)
-      if (!symbols_.count(n)) return;  // a size that appears later; the op itself checks
-    if (!f.holds(symbols_))
-      fail(ErrorCode::bad_shape,
-           cat("sizes must satisfy ", f.str(), ", but they are ", f.left.eval(symbols_), " and ",
-               f.right.eval(symbols_)),
-           f.reason);
   }
 
   void step(NodeId id) {

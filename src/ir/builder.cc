@@ -90,6 +90,13 @@ std::vector<ValueId> inline_graph(Builder& b, const Graph& body, const std::vect
     std::vector<ValueId> results = b.ops(n.op->name, std::move(operands), n.attrs, n.outputs.size());
     for (size_t i = 0; i < results.size(); ++i) map[n.outputs[i].index] = results[i];
   }
+  std::vector<Fact>& checks = b.graph().checks;
+  for (const Fact& f : body.checks) {
+    auto same = [&](const Fact& other) {
+      return f.relation == other.relation && f.left == other.left && f.right == other.right;
+    };
+    if (std::none_of(checks.begin(), checks.end(), same)) checks.push_back(f);
+  }
   std::vector<ValueId> outputs;
   for (ValueId v : body.outputs) outputs.push_back(map[v.index]);
   return outputs;

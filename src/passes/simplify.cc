@@ -152,24 +152,6 @@ bool neg_into_sub(Graph& g, NodeId id, const Context&) {  // a + (-b) == a - b
 
 // --- control flow and containers decided at compile time -------------------------------------------------
 
-// Copies a closed sub-graph in front of `at` with `arguments` for its inputs; returns its results.
-std::vector<ValueId> inline_graph(Graph& g, NodeId at, const Graph& body,
-                                  const std::vector<ValueId>& arguments) {
-  std::vector<ValueId> map(body.value_count());
-  for (size_t i = 0; i < body.inputs.size(); ++i) map[body.inputs[i].index] = arguments[i];
-  for (NodeId id : body.order()) {
-    const Node& n = body[id];
-    std::vector<ValueId> inputs;
-    for (ValueId v : n.inputs) inputs.push_back(v ? map[v.index] : ValueId{});
-    NodeId copy = g.add_node(*n.op, std::move(inputs), n.attrs, n.outputs.size(), n.name, at);
-    infer(g, copy);
-    for (size_t i = 0; i < n.outputs.size(); ++i) map[n.outputs[i].index] = g[copy].outputs[i];
-  }
-  std::vector<ValueId> results;
-  for (ValueId v : body.outputs) results.push_back(map[v.index]);
-  return results;
-}
-
 bool if_constant(Graph& g, NodeId id, const Context&) {
   auto c = uniform(g, input(g, id, 0));
   if (!c) return false;
@@ -177,7 +159,8 @@ bool if_constant(Graph& g, NodeId id, const Context&) {
   auto held = std::get<GraphPtr>(n.attr(*c != 0 ? "then" : "else"));
   if (!held->slots.empty()) return false;
   std::vector<ValueId> arguments(n.inputs.begin() + 1, n.inputs.end());
-  std::vector<ValueId> results = inline_graph(g, id, *held, arguments);
+  Builder b(g, id);
+  const std::vector<ValueId> results = inline_graph(b, *held, arguments);
   for (size_t i = 0; i < results.size(); ++i) g.replace_uses(g[id].outputs[i], results[i]);
   return true;
 }

@@ -2,7 +2,10 @@
 #include "passes/specialise.h"
 
 #include <charconv>
+#include <optional>
 
+#include "base/log.h"
+#include "ir/fact.h"
 #include "ir/infer.h"
 #include "passes/rewrite.h"
 
@@ -37,6 +40,39 @@ void substitute(Type& t, const Replacements& r) {
   }
 }
 
+// Sizes may leave one branch of an `if` that cannot run: it becomes one that refuses the run which takes it.
+void refuse_lost_branch(Graph& g, NodeId id) {
+  std::optional<Error> refused[2];
+  std::shared_ptr<Graph> branches[2];
+  const char* const names[] = {"then", "else"};
+  for (int i : {0, 1}) {
+    branches[i] = std::make_shared<Graph>(g[id].get_graph(names[i]));
+    branches[i]->symbols = g.symbols;
+    try {
+      infer_all(*branches[i]);
+    } catch (const Error& e) {
+      if (!is_misfit(e)) return;  // inference of the whole will say it
+      refused[i] = e;
+    }
+  }
+  if (refused[0].has_value() == refused[1].has_value()) return;
+  const int lost = refused[0] ? 0 : 1;
+  const std::string branch = cat(names[lost], " branch of ", g.describe(id));
+  auto stand_in = std::make_shared<Graph>("impossible");
+  stand_in->symbols = g.symbols;
+  std::vector<Type> captured;
+  for (size_t i = 1; i < g[id].inputs.size(); ++i) {
+    captured.push_back(g.type(g[id].inputs[i]));
+    stand_in->add_input(captured.back());
+  }
+  if (!make_impossible(*stand_in, *branches[1 - lost], captured, cat(branch, ": ", refused[lost]->what())))
+    return;
+  if (!g.constant(g[id].inputs[0]))
+    log_warn("the ", branch,
+             " cannot run at these sizes, a run that takes it is refused: ", refused[lost]->what());
+  g.edit(id).attrs.find(names[lost])->second = GraphPtr(std::move(stand_in));
+}
+
 void substitute(Graph& g, const Replacements& r) {
   for (ValueId v : g.inputs) substitute(g.edit(v).type, r);
   for (Slot& s : g.slots) {
@@ -67,6 +103,7 @@ void substitute(Graph& g, const Replacements& r) {
       substitute(g.edit(v).type, r);
       if (auto& contents = g.edit(v).contents) contents = substitute(*contents, r);
     }
+    if (n.is("if")) refuse_lost_branch(g, id);
   }
 }
 

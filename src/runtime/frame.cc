@@ -11,6 +11,7 @@
 #include "base/interrupt.h"
 #include "base/thread_pool.h"
 #include "interp/interpreter.h"
+#include "ir/fact.h"
 #include "ir/op.h"
 #include "runtime/device_frame.h"
 
@@ -216,13 +217,7 @@ void Frame::find_sizes(const SymbolValues& outer) {
                  it->second.max),
              cat("graph '", g.name, "'"), "compile the model with a wider --shape range");
   solve_sizes(g.checks, symbols_);
-  for (const Fact& f : g.checks) {
-    if (all_known(f.left, symbols_) && all_known(f.right, symbols_) && !f.holds(symbols_))
-      fail(ErrorCode::bad_shape,
-           cat("sizes must satisfy ", f.str(), ", but they are ", f.left.eval(symbols_), " and ",
-               f.right.eval(symbols_)),
-           f.reason);
-  }
+  require_checks(g, symbols_);
   base_symbols_ = symbols_;
   loaded_[0].program.reset();
   sizes_known_ = true;

@@ -4,11 +4,13 @@ import json
 import os
 import pathlib
 import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/support"))
 BINARY = pathlib.Path(os.environ.get("PELTON_BINARY_DIR", ROOT / "build/cpu-release")) / "pelton"
 INPUTS = ("--input", "x=x.npy", "--input", "b=b.npy")
 

@@ -105,12 +105,12 @@ def sizes_of_one():
 MODELS = [squeeze_excite, residual, attention, quantised, indexing, pooled_indices, sizes_of_one]
 
 
-def executed_as_printed(pelton, tmp_path, file, inputs, fixed=True):
+def executed_as_printed(pelton, tmp_path, file, inputs):
     arguments = []
     for name, value in inputs.items():
         np.save(tmp_path / f"{name.replace('/', '_')}.npy", value)
         arguments += ["--input", f"{name}={name.replace('/', '_')}.npy"]
-    shapes = [x for name, value in inputs.items() if fixed
+    shapes = [x for name, value in inputs.items()
               for x in ("--shape", f"{name}={'x'.join(map(str, value.shape)) or 'scalar'}")]
     compiled = pelton("compile", file, "-o", "m.pelton", *shapes, "--json")
     assert compiled.code == 0, compiled.err
@@ -170,5 +170,4 @@ def test_real_models_run_as_printed(pelton, tmp_path):
     for path in models:
         golden = json.loads((path.parent / f"{path.stem}.golden.json").read_text())
         inputs = {i["name"]: np.full(i["shape"], i.get("gen", {}).get("const", 1), i["dtype"]) for i in golden["runs"][0]["inputs"]}
-        # One model has a branch for each sampling rate: at sizes of one the other could not run.
-        executed_as_printed(pelton, tmp_path, path, inputs, fixed="silero" not in path.stem)
+        executed_as_printed(pelton, tmp_path, path, inputs)

@@ -144,6 +144,56 @@ def test_export_runs_the_same(pelton, model, tmp_path, source):
     assert_error(pelton("export", source, "-o", "absent/a.onnx"), 1, "absent/a.onnx")
 
 
+@pytest.fixture
+def two_rates(tmp_path):
+    """y = x as rows of 2 (rate 1) or of 3, flattened again and scaled: 4 and 6 samples fit one branch alone."""
+    def branch(name, rows, factor):
+        nodes = [helper.make_node("Reshape", ["x", f"{name}_rows"], [f"{name}_2d"], name=f"{name}_split"),
+                 helper.make_node("Reshape", [f"{name}_2d", f"{name}_flat"], [f"{name}_1d"]),
+                 helper.make_node("Mul", [f"{name}_1d", f"{name}_factor"], [f"{name}_y"])]
+        return helper.make_graph(nodes, name, [], [helper.make_tensor_value_info(f"{name}_y", TensorProto.FLOAT, None)],
+                                 [numpy_helper.from_array(np.array([2, rows], np.int64), f"{name}_rows"),
+                                  numpy_helper.from_array(np.array([-1], np.int64), f"{name}_flat"),
+                                  numpy_helper.from_array(np.float32(factor), f"{name}_factor")])
+    nodes = [helper.make_node("Equal", ["rate", "one"], ["is_one"]),
+             helper.make_node("If", ["is_one"], ["y"], name="rates", then_branch=branch("low", 2, 10), else_branch=branch("high", 3, 20))]
+    graph = helper.make_graph(nodes, "rates", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["samples"]),
+                                               helper.make_tensor_value_info("rate", TensorProto.INT64, [])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["samples"])],
+                              [numpy_helper.from_array(np.array(1, np.int64), "one")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "rates.onnx")
+    for name, value in (("four", np.arange(4, dtype=np.float32)), ("one", np.array(1, np.int64)), ("two", np.array(2, np.int64))):
+        np.save(tmp_path / f"{name}.npy", value)
+
+
+def test_sizes_that_fit_one_branch_alone(pelton, two_rates, tmp_path):
+    compiled = pelton("compile", "rates.onnx", "--shape", "x=4", "-o", "four.pelton")
+    assert compiled.code == 0 and "the else branch of if 'rates' cannot run at these sizes" in compiled.err, compiled.err
+    for file in ("rates.onnx", "four.pelton"):
+        assert pelton("run", file, "--input", "x=four.npy", "--input", "rate=one.npy", "--output-dir", "out").code == 0
+        assert (np.load(tmp_path / "out/y.npy") == np.arange(4) * 10).all()
+    assert pelton("verify", "four.pelton", "--input", "x=four.npy", "--input", "rate=one.npy").code == 0
+    for command in (["run"], ["verify"]):
+        assert_error(pelton(*command, "four.pelton", "--input", "x=four.npy", "--input", "rate=two.npy"), 1,
+                     "the run takes a branch that no sizes allow", "else branch of if 'rates'", "high_split")
+    assert_error(pelton("export", "four.pelton", "-o", "again.onnx"), 1, "a branch that no sizes allow", "high_split", "without --shape")
+    assert_error(pelton("compile", "rates.onnx", "--shape", "x=5", "-o", "five.pelton"), 1, "reshape")  # neither fits
+
+
+def test_declared_results_are_held_against_the_graph(pelton, model, tmp_path):
+    proto = mlp()
+    proto.graph.output[0].type.tensor_type.elem_type = TensorProto.INT32
+    onnx.save(proto, tmp_path / "wrong.onnx")
+    for command in (["inspect", "wrong.onnx"], ["compile", "wrong.onnx", "-o", "w.pelton"]):
+        assert_error(pelton(*command), 1, "declares 'y' as int32", "f32[N,3]", "output 'y'")
+    proto = mlp()
+    proto.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 4
+    onnx.save(proto, tmp_path / "wrong.onnx")
+    result = pelton("run", "wrong.onnx", "--input", "x=x.npy", "--output-dir", "out")
+    assert result.code == 0 and "warning: the model declares output 'y' with sizes [N,4]" in result.err
+    np.testing.assert_allclose(np.load(tmp_path / "out/y.npy"), model, rtol=1e-4, atol=1e-6)
+
+
 def test_outputs_whose_names_make_one_file(pelton, tmp_path):
     names = ["a/b", "a_b", "a:b", "\u03b1", "\u03b2"]
     nodes = [helper.make_node("Mul", ["x", f"c{i}"], [name]) for i, name in enumerate(names)]

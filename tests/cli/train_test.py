@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from conftest import BINARY, assert_error
+from raw_tensors import raw_tensors
 
 RECIPE = """version = 1
 seed = 5
@@ -52,14 +53,6 @@ def losses(out):
     return [(x["update"], x["loss"]) for x in out if x.get("kind") == "train"]
 
 
-def tensors(path):
-    raw = path.read_bytes()
-    size, = struct.unpack("<Q", raw[:8])
-    header = json.loads(raw[8:8 + size])
-    return {k: raw[8 + size + v["data_offsets"][0]:8 + size + v["data_offsets"][1]]
-            for k, v in header.items() if k != "__metadata__"}
-
-
 def newest(run):
     return sorted((run / "checkpoints").glob("step-*"))[-1]
 
@@ -76,7 +69,7 @@ def test_learns_and_writes_a_run(pelton, arrays):
     assert losses(stored) == losses(out)
     page = (run / "report.html").read_text()
     assert page.count("<svg") >= 3 and "accuracy" in page and not re.search(r"https?://|<script", page)
-    names = tensors(newest(run))
+    names = raw_tensors(newest(run))
     assert {"0.weight", "updates", "optimizer.exp_avg.0.weight"} <= set(names)
 
 
@@ -96,7 +89,7 @@ def test_event_files_hold_the_losses(pelton, arrays):
 def test_the_same_recipe_gives_the_same_bits(pelton, arrays):
     for name in "ab":
         pelton("train", "r.toml", "-q", "--set", f"output.folder={name}")
-    assert tensors(newest(arrays / "a")) == tensors(newest(arrays / "b"))
+    assert raw_tensors(newest(arrays / "a")) == raw_tensors(newest(arrays / "b"))
 
 
 def test_resumes_bit_for_bit_after_three_stops(pelton, arrays):
@@ -116,7 +109,7 @@ def test_resumes_bit_for_bit_after_three_stops(pelton, arrays):
                 path.unlink()
         out = lines(pelton("train", run, "--resume", "--json"))
         assert losses(out) == [x for x in losses(whole) if x[0] > stop]
-        assert tensors(newest(arrays / run)) == tensors(newest(arrays / "whole"))
+        assert raw_tensors(newest(arrays / run)) == raw_tensors(newest(arrays / "whole"))
         stored = [json.loads(x) for x in (arrays / run / "metrics.jsonl").read_text().splitlines()]
         assert [u for u, _ in losses(stored)] == list(range(1, 43))
 
@@ -177,8 +170,8 @@ def test_weights_and_frozen_groups(pelton, arrays):
     text = RECIPE.replace("classes = 3,", 'classes = 5, weights = "runs/r", fresh = ["3.*"],')
     (arrays / "t.toml").write_text(text + '[[group]]\nmatch = ["0.*"]\nfrozen = true\n')
     lines(pelton("train", "t.toml", "--json"))
-    a, b = tensors(newest(arrays / "runs/t")), tensors(arrays / "runs/r/checkpoints/best.safetensors")
-    newest_of_r = tensors(newest(arrays / "runs/r"))
+    a, b = raw_tensors(newest(arrays / "runs/t")), raw_tensors(arrays / "runs/r/checkpoints/best.safetensors")
+    newest_of_r = raw_tensors(newest(arrays / "runs/r"))
     assert a["0.weight"] in (b["0.weight"], newest_of_r["0.weight"]) and len(a["3.weight"]) == 5 * 16 * 4
     assert "optimizer.exp_avg.0.weight" not in a
     (arrays / "t.toml").write_text(text.replace(', fresh = ["3.*"]', ""))
@@ -225,7 +218,7 @@ def test_nan_in_the_evaluation_stops_the_run(pelton, arrays):
     out = pelton("train", "r.toml", "--set", "checkpoint.steps=5")
     assert_error(out, 1, "the loss of the evaluation after update 7", "first not finite", "'0'", "data of the evaluation")
     good = newest(arrays / "runs/r")
-    assert good.name == "step-000000005.safetensors" and tensors(good)
+    assert good.name == "step-000000005.safetensors" and raw_tensors(good)
 
 
 def test_deterministic_runs_resume_bit_for_bit(pelton, arrays):
@@ -236,7 +229,7 @@ def test_deterministic_runs_resume_bit_for_bit(pelton, arrays):
         if int(path.name[5:14]) > 14:
             path.unlink()
     lines(pelton("train", "b", "--json", "--deterministic", "--resume"))
-    assert tensors(newest(arrays / "a")) == tensors(newest(arrays / "b"))
+    assert raw_tensors(newest(arrays / "a")) == raw_tensors(newest(arrays / "b"))
 
 
 def test_a_run_is_not_overwritten_and_belongs_to_its_model(pelton, arrays):
@@ -267,7 +260,7 @@ def test_groups_join_later_and_resume_does_not_notice(pelton, arrays):
     (arrays / "g.toml").write_text(RECIPE + '[[group]]\nmatch = ["0.*"]\nfrom_epoch = 3\n')
     keep = ("--set", "checkpoint.keep=9", "--set", "step.average=0.9")
     whole = lines(pelton("train", "g.toml", "--json", *keep))
-    at = {int(p.name[5:14]): tensors(p) for p in (arrays / "runs/g/checkpoints").glob("step-*")}
+    at = {int(p.name[5:14]): raw_tensors(p) for p in (arrays / "runs/g/checkpoints").glob("step-*")}
     assert at[7]["0.weight"] == at[21]["0.weight"] != at[28]["0.weight"]
     assert at[7]["3.weight"] != at[14]["3.weight"]
     for stop in (14, 21, 28):
@@ -276,7 +269,7 @@ def test_groups_join_later_and_resume_does_not_notice(pelton, arrays):
                 path.unlink()
         out = lines(pelton("train", "runs/g", "--resume", "--json", *keep))
         assert losses(out) == [x for x in losses(whole) if x[0] > stop]
-        assert tensors(newest(arrays / "runs/g")) == at[42]
+        assert raw_tensors(newest(arrays / "runs/g")) == at[42]
 
 
 def test_options_work_together(pelton, arrays):
@@ -288,7 +281,7 @@ def test_options_work_together(pelton, arrays):
     out = lines(pelton("train", "o.toml", "--json", *sets))
     assert out[-1]["best"]["accuracy"] > 0.8 and out[-1]["updates"] == 30
     assert all("grad_norm" in x for x in out if x.get("kind") == "train")
-    assert "average.0.weight" in tensors(newest(arrays / "runs/o"))
+    assert "average.0.weight" in raw_tensors(newest(arrays / "runs/o"))
     assert pelton("compile", "runs/o", "-o", "o.pelton").code == 0
 
 

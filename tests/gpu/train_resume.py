@@ -10,10 +10,12 @@ be equal byte by byte, and the losses from the stop on. The same without --deter
 import json
 import pathlib
 import random
-import struct
 import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from raw_tensors import raw_tensors  # noqa: E402
 
 UPDATES = 24
 MODELS = {
@@ -24,14 +26,6 @@ MODELS = {
             'data = { tokens = ["tokens.bin"], token_type = "u16", batch = 8 }\n'
             'optimizer = { name = "adamw", lr = 1e-3 }\n',
 }
-
-
-def tensors(path):
-    raw = path.read_bytes()
-    size, = struct.unpack("<Q", raw[:8])
-    header = json.loads(raw[8:8 + size])
-    return {k: raw[8 + size + v["data_offsets"][0]:8 + size + v["data_offsets"][1]]
-            for k, v in header.items() if k != "__metadata__"}
 
 
 def train(pelton, folder, *args):
@@ -50,9 +44,9 @@ def check(pelton, folder, model, flags):
     (folder / f"{name}.toml").write_text((folder / f"{model}.toml").read_text())
     sets = ["--set", "checkpoint.keep=100", "--set", "checkpoint.steps=1"]
     whole = train(pelton, folder, f"{name}.toml", *flags, *sets, "--set", f"output.folder={name}-whole")
-    expected = tensors(checkpoint(folder / f"{name}-whole", UPDATES))
+    expected = raw_tensors(checkpoint(folder / f"{name}-whole", UPDATES))
     again = train(pelton, folder, f"{name}.toml", *flags, *sets, "--set", f"output.folder={name}-again")
-    same = [again == whole and tensors(checkpoint(folder / f"{name}-again", UPDATES)) == expected]
+    same = [again == whole and raw_tensors(checkpoint(folder / f"{name}-again", UPDATES)) == expected]
     for stop in sorted(random.Random(11).sample(range(2, UPDATES), 3)):
         run = folder / f"{name}-{stop}"
         process = subprocess.Popen([pelton, "train", f"{name}.toml", *flags, *sets, "--set", f"output.folder={run.name}",
@@ -65,7 +59,7 @@ def check(pelton, folder, model, flags):
             if int(path.name[5:14]) > stop:
                 path.unlink()
         losses = train(pelton, folder, run.name, "--resume", *flags)
-        same.append(losses == [x for x in whole if x[0] > stop] and tensors(checkpoint(run, UPDATES)) == expected)
+        same.append(losses == [x for x in whole if x[0] > stop] and raw_tensors(checkpoint(run, UPDATES)) == expected)
     return same
 
 

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include "base/log.h"
 #include "ir/text.h"
 #include "model_text.h"
 #include "support/expect_error.h"
@@ -20,6 +21,26 @@ size_t count_ops(const ir::Graph& g, std::string_view op) {
   size_t n = 0;
   for (ir::NodeId id : g.order()) n += g[id].is(op);
   return n;
+}
+// A sub-graph of one node over `x`, declared as f32[2].
+std::string branch(std::string_view op, const std::vector<std::string>& in,
+                   std::vector<onnx::OnnxAttr> attrs = {}) {
+  onnx::WriterState state;
+  onnx::GraphWriter w(state, std::string(op));
+  wire::Writer node;
+  node.bytes(pb::GraphProto::node, ModelText::node_bytes(op, in, {cat(op, "_out")}, attrs));
+  w.add_output(cat(op, "_out"), ir::Type::tensor(DType::f32, {2}));
+  return node.data() + w.finish();
+}
+// What is logged while `f` runs.
+template <class F>
+std::string logged(F&& f) {
+  std::string lines;
+  set_log_sink([](void* user, LogLevel, const char* line) { *static_cast<std::string*>(user) += line; },
+               &lines);
+  f();
+  set_log_sink(nullptr, nullptr);
+  return lines;
 }
 
 }  // namespace
@@ -56,14 +77,6 @@ TEST_CASE("names of dimensions become symbols") {
 }
 
 TEST_CASE("a condition that is known picks its branch, one that is not captures what both use") {
-  auto branch = [](std::string_view op) {
-    onnx::WriterState state;
-    onnx::GraphWriter w(state, std::string(op));
-    wire::Writer node;
-    node.bytes(pb::GraphProto::node, ModelText::node_bytes(op, {"x"}, {cat(op, "_out")}));
-    w.add_output(cat(op, "_out"), ir::Type::tensor(DType::f32, {2}));
-    return node.data() + w.finish();
-  };
   for (bool known : {true, false}) {
     ModelText m;
     m.input("x", {2}).output("y");
@@ -72,12 +85,79 @@ TEST_CASE("a condition that is known picks its branch, one that is not captures 
     else
       m.input("c", {}, DType::boolean);
     m.node("If", {"c"}, {"y"},
-           {onnx::graph_attr("then_branch", branch("Relu")), onnx::graph_attr("else_branch", branch("Neg"))});
+           {onnx::graph_attr("then_branch", branch("Relu", {"x"})),
+            onnx::graph_attr("else_branch", branch("Neg", {"x"}))});
     ir::Graph g = m.import();
     CHECK(count_ops(g, "if") == (known ? 0 : 1));
     CHECK(count_ops(g, "relu") == (known ? 1 : 0));
     if (!known) CHECK(g[g.order().back()].inputs.size() == 2);
   }
+}
+
+TEST_CASE("a branch that cannot run at the sizes given is kept as one that refuses the run") {
+  auto model = [](Shape x, Shape w, Shape v) {
+    ModelText m;
+    m.input("c", {}, DType::boolean).input("x", std::move(x)).output("y");
+    m.initializer("w", Tensor::zeros(DType::f32, as_dims(w).value()));
+    m.initializer("v", Tensor::zeros(DType::f32, as_dims(v).value()));
+    return m.node("If", {"c"}, {"y"},
+                  {onnx::graph_attr("then_branch", branch("Add", {"x", "w"})),
+                   onnx::graph_attr("else_branch", branch("Sub", {"x", "v"}))});
+  };
+  for (bool then_fits : {true, false}) {
+    ir::Graph g;
+    const std::string said =
+        logged([&] { g = model({2}, {then_fits ? 2 : 3}, {then_fits ? 3 : 2}).import(); });
+    CHECK(said.find(then_fits ? "else branch of If 'the_If' cannot run at these sizes"
+                              : "then branch of If 'the_If' cannot run at these sizes") != said.npos);
+    CHECK(said.find("cannot broadcast") != said.npos);
+    REQUIRE(count_ops(g, "if") == 1);
+    const ir::Node& n = g[g.order().back()];
+    const ir::Graph &fits = n.get_graph(then_fits ? "then" : "else"),
+                    &lost = n.get_graph(then_fits ? "else" : "then");
+    CHECK(fits.checks.empty());
+    REQUIRE(lost.checks.size() == 1);
+    CHECK_FALSE(lost.checks[0].holds({}));
+    CHECK(lost.inputs.size() == fits.inputs.size());
+    CHECK(g.type(g.outputs[0]).str() == "f32[2]");
+  }
+  expect_error(ErrorCode::bad_shape, {"If 'the_If'", "cannot broadcast"},
+               [&] { model({2}, {3}, {3}).import(); });  // neither can run
+}
+
+TEST_CASE("declared results are held against what the nodes yield: kinds and types refuse, sizes warn") {
+  auto model = [](const ir::Type& declared) {
+    ModelText m;
+    m.input("x", {sym("N"), 3}).value(pb::GraphProto::output, "y", declared);
+    return m.node("Relu", {"x"}, {"y"});
+  };
+  using ir::Type;
+  expect_error(ErrorCode::bad_type, {"declares 'y' as int32", "yield f32[N,3]", "output 'y'"}, [&] {
+    model(Type::tensor(DType::i32, {sym("N"), 3})).import();
+  });
+  expect_error(ErrorCode::bad_type, {"declares 'y' as a sequence of float32"},
+               [&] { model(Type::sequence(Type::tensor(DType::f32, {3}))).import(); });
+  for (const Shape& wrong : {Shape{sym("N"), 4}, Shape{sym("N"), 3, 1}}) {
+    const std::string said = logged([&] {
+      ir::Graph g = model(Type::tensor(DType::f32, wrong)).import();
+      CHECK(g.type(g.outputs[0]).str() == "f32[N,3]");
+    });
+    CHECK(said.find("declares output 'y' with sizes") != said.npos);
+    CHECK(said.find("f32[N,3], which holds") != said.npos);
+  }
+  // What may be so, and what a caller changed, is not worth a word.
+  CHECK(logged([&] { model(Type::tensor(DType::f32, {sym("M"), 3})).import(); }).empty());
+  CHECK(logged([&] { model(Type::tensor(DType::f32, {7, 3})).import(); }).empty());
+  onnx::ImportOptions options;
+  options.input_shapes["x"] = {5, 3};
+  CHECK(logged([&] { model(Type::tensor(DType::f32, {7, 3})).import(options); }).empty());
+  // Branches are held to it too.
+  ModelText m;
+  m.input("c", {}, DType::boolean).input("x", {2}).output("y");
+  m.node("If", {"c"}, {"y"},
+         {onnx::graph_attr("then_branch", branch("Relu", {"x"})),
+          onnx::graph_attr("else_branch", branch("Cast", {"x"}, {onnx::attr("to", int64_t{11})}))});
+  expect_error(ErrorCode::bad_type, {"declares 'Cast_out' as float32", "f64[2]"}, [&] { m.import(); });
 }
 
 TEST_CASE("a model-local function is put in place of its call, attributes bound") {

@@ -46,7 +46,15 @@ struct ModelText {
   ModelText& input(std::string_view name, Shape shape, DType t = DType::f32) {
     return value(pb::GraphProto::input, name, ir::Type::tensor(t, std::move(shape)));
   }
-  ModelText& output(std::string_view name, Shape shape = {}, DType t = DType::f32) {
+  // An output that the model says nothing of.
+  ModelText& output(std::string_view name) {
+    wire::Writer info, w;
+    info.bytes(pb::ValueInfoProto::name, name);
+    w.bytes(pb::GraphProto::output, info.data());
+    graph += w.data();
+    return *this;
+  }
+  ModelText& output(std::string_view name, Shape shape, DType t = DType::f32) {
     return value(pb::GraphProto::output, name, ir::Type::tensor(t, std::move(shape)));
   }
   ModelText& initializer(std::string_view name, const Tensor& t) {

@@ -10,9 +10,8 @@
 #include "interp/interpreter.h"
 #include "ir/text.h"
 #include "runtime/executable.h"
-#include "runtime/fake_device.h"
+#include "runtime/fake_registry.h"
 #include "runtime/plan_file.h"
-#include "runtime/test_kernels.h"
 #include "support/expect_error.h"
 #include "support/op_cases.h"
 #include "support/temp_dir.h"
@@ -22,25 +21,16 @@ using namespace pelton::ir;
 using namespace pelton::runtime;
 using pelton::test::expect_error;
 using pelton::test::fake;
+using pelton::test::fake_registry;
 
 namespace {
-
-const backend::Registry& registry() {
-  static backend::Registry* r = [] {
-    auto* made = new backend::Registry;
-    test::add_fake_kernels(*made);
-    test::add_test_kernels(*made);
-    return made;
-  }();
-  return *r;
-}
 
 std::shared_ptr<const Executable> load(const std::string& text, ExecutableOptions options = {}) {
   auto plan = std::make_shared<Plan>();
   plan->graph = parse_graph(text);
   plan->target = device::cuda_target(90);
   options.check_memory = true;
-  return Executable::create(plan, registry(), plan->target, options);
+  return Executable::create(plan, fake_registry(), plan->target, options);
 }
 
 Tensor ramp(Dims dims, float start = 0) {
@@ -197,8 +187,8 @@ TEST_CASE("device: weights are there once for all plans that share them") {
   plan->graph = parse_graph(cat("graph \"w\"(%x: f32[4096]) {\n  %w = constant() {value = tensor<f32[4096]>{",
                                 values, "}} : f32[4096]\n  %0 = mul(%x, %w) : f32[4096]\n  return %0\n}"));
   plan->target = device::cuda_target(90);
-  auto a = Executable::create(plan, registry(), plan->target);
-  auto b = Executable::create(plan, registry(), plan->target);
+  auto a = Executable::create(plan, fake_registry(), plan->target);
+  auto b = Executable::create(plan, fake_registry(), plan->target);
   CHECK(a->memory().device_weights == 0);  // copied when they are used
   a->run({ramp({4096})});
   int64_t first = test::fake_memory().used() - before;
@@ -239,7 +229,7 @@ TEST_CASE("device: buffers of the caller, on the host and on the device") {
   c.bind_device_output(1, dz.get(), 28);
   expect_error(ErrorCode::bad_shape, {"has 28 bytes", "needs", "output 'z'"}, [&] { c.run_bound(); });
 
-  auto host = Executable::create(std::make_shared<Plan>(e->plan()), registry(), device::detect_cpu(1));
+  auto host = Executable::create(std::make_shared<Plan>(e->plan()), fake_registry(), device::detect_cpu(1));
   Context on_host = host->context();
   expect_error(ErrorCode::usage, {"runs on the CPU", "input 'x'"}, [&] {
     on_host.bind_device_input(0, {2, 4}, dx.get());
@@ -250,8 +240,8 @@ TEST_CASE("device: a plan of another kind of device runs, and says that it was n
   auto plan = std::make_shared<Plan>();
   plan->graph = parse_graph(kPure);
   plan->target = device::detect_cpu(1);
-  plan->choices = choose_all(plan->graph, registry(), plan->target);
-  auto e = Executable::create(plan, registry(), device::cuda_target(90));
+  plan->choices = choose_all(plan->graph, fake_registry(), plan->target);
+  auto e = Executable::create(plan, fake_registry(), device::cuda_target(90));
   REQUIRE(e->notes().size() == 1);
   CHECK(e->notes()[0].find("runs on sm_90") != std::string::npos);
   CHECK(e->choices()[1].implementation == "fake.any");

@@ -10,26 +10,16 @@
 #include "ir/builder.h"
 #include "ir/text.h"
 #include "runtime/executable.h"
-#include "runtime/fake_device.h"
+#include "runtime/fake_registry.h"
 #include "runtime/region.h"
-#include "runtime/test_kernels.h"
 
 using namespace pelton;
 using namespace pelton::ir;
 using namespace pelton::runtime;
 using pelton::test::fake;
+using pelton::test::fake_registry;
 
 namespace {
-
-const backend::Registry& registry() {
-  static backend::Registry* r = [] {
-    auto* made = new backend::Registry;
-    test::add_fake_kernels(*made);
-    test::add_test_kernels(*made);
-    return made;
-  }();
-  return *r;
-}
 
 std::shared_ptr<const Executable> load(Graph graph, int64_t least_branch_ns) {
   auto plan = std::make_shared<Plan>();
@@ -38,7 +28,7 @@ std::shared_ptr<const Executable> load(Graph graph, int64_t least_branch_ns) {
   ExecutableOptions options;
   options.check_memory = true;
   options.least_branch_ns = least_branch_ns;
-  return Executable::create(plan, registry(), plan->target, options);
+  return Executable::create(plan, fake_registry(), plan->target, options);
 }
 
 // Two chains of `length` steps of x and one sum of both.
@@ -116,7 +106,7 @@ TEST_CASE("lanes: a run without a recording is one line") {
   plan->target = device::cuda_target(90);
   ExecutableOptions options;
   options.max_graphs = 0;
-  const auto e = Executable::create(plan, registry(), plan->target, options);
+  const auto e = Executable::create(plan, fake_registry(), plan->target, options);
   const int before = fake().forks;
   Tensor x = Tensor::zeros(DType::f32, {4});
   for (int round = 0; round < 3; ++round) (void)e->context().run({x});

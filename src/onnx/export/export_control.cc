@@ -11,7 +11,16 @@ std::vector<Name> from(ExportContext& c, size_t first) {
   return {all.begin() + static_cast<std::ptrdiff_t>(std::min(first, all.size())), all.end()};
 }
 
+// ONNX has no way to say that a branch refuses every run (ir/fact.h); zeros in its place would be wrong.
+void require_possible(const ir::Graph& branch) {
+  for (const ir::Fact& f : branch.checks)
+    if (f.left.is_const() && f.right.is_const() && !f.holds({}))
+      fail(ErrorCode::unsupported_op, cat("ONNX cannot express a branch that no sizes allow: ", f.reason), {},
+           "export a plan that was compiled without --shape");
+}
+
 void if_op(ExportContext& c) {
+  for (const char* branch : {"then", "else"}) require_possible(c.node.get_graph(branch));
   auto captured = from(c, 1);
   c.results = c.w.ops("If", {c.in(0)},
                       {graph_attr("then_branch", c.exporter.subgraph(c.node.get_graph("then"), 0, captured)),

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <set>
 
+#include "base/log.h"
+#include "ir/fact.h"
 #include "onnx/import/helpers.h"
 #include "onnx/import/importer.h"
 #include "onnx/import/table.h"
@@ -52,6 +54,35 @@ bool same_ranks(const ir::Graph& a, const ir::Graph& b) {
   return true;
 }
 
+// Sizes given for the inputs may fit one branch alone: the other becomes one that refuses the run which takes
+// it. An error with a remedy (a size to give, a value to fold) stays one of the import.
+std::pair<SubGraph, SubGraph> import_branches(NodeContext& c, const GraphView& yes, const GraphView& no) {
+  std::optional<Error> refused;
+  auto import = [&](const GraphView& view) {
+    try {
+      return c.importer.import_subgraph(view, {}, c.scope);
+    } catch (const Error& e) {
+      if (!ir::is_misfit(e) || refused) throw;
+      refused = e;
+      return SubGraph{};
+    }
+  };
+  std::pair<SubGraph, SubGraph> out{import(yes), import(no)};
+  if (!refused) return out;
+  const bool first = !out.first.build;
+  SubGraph &lost = first ? out.first : out.second, &kept = first ? out.second : out.first;
+  const std::string branch = cat(first ? "then" : "else", " branch of ", c.place());
+  lost.build = std::make_unique<GraphBuild>("impossible");
+  lost.build->graph.symbols = c.b.graph().symbols;
+  std::vector<ir::Type> captured;
+  for (const auto& k : kept.captures) captured.push_back(c.b.type(k.outer));
+  if (!ir::make_impossible(lost.build->graph, kept.build->graph, captured,
+                           cat(branch, ": ", refused->what())))
+    throw *refused;
+  log_warn("the ", branch, " cannot run at these sizes, a run that takes it is refused: ", refused->what());
+  return out;
+}
+
 void if_op(NodeContext& c) {
   ValueId condition = to_scalar(c, c.in(0));
   const GraphView &yes = c.need_graph("then_branch"), &no = c.need_graph("else_branch");
@@ -60,7 +91,7 @@ void if_op(NodeContext& c) {
     for (size_t i = 0; i < results.size(); ++i) c.out(i, results[i]);
     return;
   }
-  SubGraph a = c.importer.import_subgraph(yes, {}, c.scope), b = c.importer.import_subgraph(no, {}, c.scope);
+  auto [a, b] = import_branches(c, yes, no);
   if (!same_ranks(a.build->graph, b.build->graph)) {
     // Exporters write "drop this axis if its size is 1". Ranks are static, so the test becomes a check of the
     // run.

@@ -7,6 +7,7 @@
 
 #include "ir/infer.h"
 #include "onnx/import/custom.h"
+#include "onnx/import/declared.h"
 #include "onnx/import/table.h"
 
 namespace pelton::onnx {
@@ -126,7 +127,13 @@ void Importer::finish_outputs(Scope& scope) {
   std::set<std::string_view> seen;
   for (const ValueInfoView& v : model_.graph.outputs) {
     if (!seen.insert(v.name).second) fail(ErrorCode::bad_format, cat("two outputs are named '", v.name, "'"));
-    scope.build().graph.add_output(scope.find(v.name), std::string(v.name));
+    const ValueId found = scope.find(v.name);
+    ir::Graph& graph = scope.build().graph;
+    require_declared_type(v.type, graph.type(found), v.name);
+    // Sizes that the caller gave are not those that the model speaks of.
+    if (options_.input_shapes.empty())
+      warn_of_declared_sizes(v.type, graph.type(found), v.name, graph.symbols->ranges);
+    graph.add_output(found, std::string(v.name));
   }
 }
 
@@ -302,7 +309,10 @@ SubGraph Importer::import_subgraph(const GraphView& view, const std::vector<ir::
     inner.define(view.inputs[i].name, sub.build->graph.add_input(input_types[i]));
   inner.add_initializers(view);
   import_nodes(view.nodes, output_names(view), inner);
-  for (const ValueInfoView& v : view.outputs) sub.build->graph.outputs.push_back(inner.find(v.name));
+  for (const ValueInfoView& v : view.outputs) {
+    sub.build->graph.outputs.push_back(inner.find(v.name));
+    require_declared_type(v.type, sub.build->graph.type(sub.build->graph.outputs.back()), v.name);
+  }
   sub.captures = inner.captures();
   return sub;
 }
@@ -316,7 +326,10 @@ std::vector<ValueId> Importer::import_inline(const GraphView& view, const std::v
   inner.add_initializers(view);
   import_nodes(view.nodes, output_names(view), inner);
   std::vector<ValueId> out;
-  for (const ValueInfoView& v : view.outputs) out.push_back(inner.find(v.name));
+  for (const ValueInfoView& v : view.outputs) {
+    out.push_back(inner.find(v.name));
+    require_declared_type(v.type, scope.build().graph.type(out.back()), v.name);
+  }
   return out;
 }
 

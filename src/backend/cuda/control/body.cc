@@ -39,6 +39,7 @@ TensorSpec spec_of(const Graph& g, ValueId v) {
 
 std::string refuse_body(const Graph& body, const device::Target& target) {
   if (!body.slots.empty()) return cat("graph '", body.name, "' has state");
+  if (!body.checks.empty()) return cat("graph '", body.name, "' has sizes that its run checks");
   for (const auto* values : {&body.inputs, &body.outputs})
     for (ValueId v : *values) {
       if (std::string why = refuse_value(body, v); !why.empty()) return why;
