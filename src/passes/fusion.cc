@@ -5,6 +5,7 @@
 #include <set>
 
 #include "passes/fuse_blocks.h"
+#include "passes/fuse_products.h"
 #include "passes/fuse_training.h"
 #include "passes/fuse_updates.h"
 #include "passes/group.h"
@@ -184,6 +185,7 @@ bool fusion(Graph& graph, const Context& context) {
     if (blocks) changed |= fuse_squeeze_excite(graph, context);
     changed |= fuse_attention_views(graph, context);
     if (blocks) changed |= fuse_training(graph, context);
+    if (blocks) changed |= fuse_products(graph, context);
     changed |= split_casts(graph);
     changed |= fuse_updates(graph, context);
   }

@@ -38,6 +38,7 @@ void add_index(Registry& registry);              // elements gathered, slices sc
 void add_column_sum(Registry& registry);         // gradients of biases
 void add_loss(Registry& registry);               // cross entropy and its gradient
 void add_batch_norm(Registry& registry);         // its training form and gradient
+void add_product_gradient(Registry& registry);   // with an activation's gradient or a bias's
 void add_row_norm_backward(Registry& registry);  // of layer_norm and rms_norm
 
 }  // namespace pelton::backend::cuda

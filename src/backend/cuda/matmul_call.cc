@@ -61,7 +61,7 @@ LayoutHandle layout(DType t, int64_t rows, int64_t columns, int64_t batch, int64
 
 // Buffers of a problem's sizes with numbers in them, for timing.
 struct Trial {
-  DeviceBuffer a, b, c, d, bias, workspace;
+  DeviceBuffer a, b, c, d, bias, forward, workspace;
 };
 
 DeviceBuffer filled(int64_t bytes) {
@@ -89,6 +89,10 @@ std::string MatmulProblem::key() const {
              activation == Activation::relu        ? " relu"
              : activation == Activation::gelu_tanh ? " gelu"
                                                    : "",
+             gradient_of == Activation::relu        ? " behind relu"
+             : gradient_of == Activation::gelu_tanh ? " behind gelu"
+                                                    : "",
+             sums == Sums::none ? "" : cat(" sums of ", sums == Sums::of_a ? "A " : "B ", name(sums_type)),
              tf32 ? " tf32" : "", pitch_b ? cat(" rows of B ", pitch_b) : "",
              pitch_d ? cat(" rows of D ", pitch_d) : "");
 }
@@ -101,7 +105,7 @@ MatmulCall::MatmulCall(const MatmulProblem& problem) : p_(problem) {
   d_ = layout(p_.out, p_.m, p_.n, p_.batch, p_.stride_d, p_.pitch_d);
 }
 
-MatmulHandle MatmulCall::description(const void* bias) const {
+MatmulHandle MatmulCall::description(const void* bias, const void* forward) const {
   MatmulHandle h;
   cublasComputeType_t compute = p_.in == DType::f64              ? CUBLAS_COMPUTE_64F
                                 : p_.in == DType::i8             ? CUBLAS_COMPUTE_32I
@@ -121,7 +125,22 @@ MatmulHandle MatmulCall::description(const void* bias) const {
     epilogue = p_.bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
   else if (p_.bias)
     epilogue = CUBLASLT_EPILOGUE_BIAS;
+  else if (p_.gradient_of == Activation::relu)
+    epilogue = CUBLASLT_EPILOGUE_DRELU;
+  else if (p_.gradient_of == Activation::gelu_tanh)
+    epilogue = CUBLASLT_EPILOGUE_DGELU;
+  else if (p_.sums != MatmulProblem::Sums::none)  // its A is our B
+    epilogue = p_.sums == MatmulProblem::Sums::of_b ? CUBLASLT_EPILOGUE_BGRADA : CUBLASLT_EPILOGUE_BGRADB;
   set(h, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
+  if (p_.gradient_of != Activation::none) {
+    set(h, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, forward);
+    set(h, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD,
+        p_.gradient_of == Activation::relu ? mask_pitch(p_.n) : p_.n);
+  }
+  if (p_.sums != MatmulProblem::Sums::none) {
+    set(h, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(p_.sums_type));
+    set(h, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  }
   if (p_.bias) {
     set(h, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(p_.out));
     set(h, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
@@ -130,8 +149,8 @@ MatmulHandle MatmulCall::description(const void* bias) const {
 }
 
 void MatmulCall::run(const void* a, const void* b, const void* c, void* d, const void* bias, void* workspace,
-                     cudaStream_t stream) const {
-  MatmulHandle h = description(bias);
+                     cudaStream_t stream, const void* forward) const {
+  MatmulHandle h = description(bias, forward);
   float alpha = p_.alpha, beta = p_.residual ? 1.0f : 0.0f;
   double alpha64 = alpha, beta64 = beta;
   int32_t alpha_int = 1, beta_int = 0;
@@ -174,7 +193,7 @@ bool MatmulCall::choose() {
   cublasLtMatmulHeuristicResult_t found[kProposals];
   int count = 0;
   alignas(256) static const std::byte somewhere[256] = {};
-  MatmulHandle h = description(somewhere);
+  MatmulHandle h = description(somewhere, somewhere);
   cublasStatus_t status =
       cublas_lt().cublasLtMatmulAlgoGetHeuristic(cublas_lt_handle(), h.get(), b_.get(), a_.get(), d_.get(),
                                                  d_.get(), preference.get(), kProposals, found, &count);
@@ -194,6 +213,9 @@ bool MatmulCall::choose() {
       t.d = filled(bytes(p_.m * std::max(p_.n, p_.pitch_d) + (p_.batch - 1) * p_.stride_d, p_.out));
       if (p_.residual) t.c = filled(t.d.bytes());
       if (p_.bias) t.bias = filled(bytes(p_.n, p_.out));
+      if (p_.sums != MatmulProblem::Sums::none) t.bias = filled(bytes(std::max(p_.m, p_.n), p_.sums_type));
+      if (p_.gradient_of == Activation::relu) t.forward = filled(p_.m * mask_pitch(p_.n) / 8);
+      if (p_.gradient_of == Activation::gelu_tanh) t.forward = filled(t.d.bytes());
       t.workspace = DeviceBuffer(kWorkspaceBytes, "timing a matrix product");
       std::vector<Way> ways;
       for (int i = 0; i < count; ++i)
@@ -201,7 +223,7 @@ bool MatmulCall::choose() {
                           algorithm_ = found[i].algo;
                           workspace_bytes_ = static_cast<int64_t>(found[i].workspaceSize);
                           run(t.a.get(), t.b.get(), t.c.get(), t.d.get(), t.bias.get(), t.workspace.get(),
-                              stream);
+                              stream, t.forward.get());
                         }});
       return fastest(p_.key(), ways);
     });

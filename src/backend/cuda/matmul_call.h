@@ -28,9 +28,22 @@ struct MatmulProblem {
   bool residual = false;  // C, laid out as D; beta is 1
   bool bias = false;      // n values of the type of D
   Activation activation = Activation::none;
+  // Of steps of training (train/product_gradient.cc), one at a time and with neither bias nor residual.
+  // D = (A B) * the activation's slope by what the forward product left: of gelu_tanh the operand, laid out
+  // as D; of relu a bit for each element that passes, rows of mask_pitch() bits.
+  Activation gradient_of = Activation::none;
+  // What is summed up over k and written to `bias`, of type `sums_type`: a value for each row of D of A, for
+  // each column of B.
+  enum class Sums : uint8_t { none, of_a, of_b } sums = Sums::none;
+  DType sums_type = DType::f32;
   bool tf32 = false;  // f32 operands may be rounded to TF32
   std::string key() const;
 };
+
+// Bits from row to row of what a ReLU let through: the library wants multiples of 128.
+inline int64_t mask_pitch(int64_t columns) {
+  return (columns + 127) / 128 * 128;
+}
 
 // Immutable after it is made. Any thread.
 class MatmulCall {
@@ -38,13 +51,14 @@ class MatmulCall {
   // Picks the algorithm by timing the library's proposals on the current GPU. Null if the library has none.
   static std::unique_ptr<MatmulCall> make(const MatmulProblem& problem);
   int64_t workspace_bytes() const { return workspace_bytes_; }
-  // `c` and `bias` are null unless the problem has them. `workspace` is 256-byte aligned or null.
+  // `c` and `bias` are null unless the problem has them (sums are written to `bias`), likewise `forward`,
+  // what gradient_of reads. `workspace` is 256-byte aligned or null.
   void run(const void* a, const void* b, const void* c, void* d, const void* bias, void* workspace,
-           cudaStream_t stream) const;
+           cudaStream_t stream, const void* forward = nullptr) const;
 
  private:
   explicit MatmulCall(const MatmulProblem& problem);
-  MatmulHandle description(const void* bias) const;
+  MatmulHandle description(const void* bias, const void* forward) const;
   bool choose();
   MatmulProblem p_;
   LayoutHandle a_, b_, d_;

@@ -23,6 +23,7 @@ void register_cuda(Registry& registry) {
   cuda::add_ranking(registry);
   cuda::add_resample(registry);
   cuda::add_fft(registry);
+  cuda::add_product_gradient(registry);
   cuda::add_contraction(registry);
   cuda::add_integer(registry);
   cuda::add_control(registry);
