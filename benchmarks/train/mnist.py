@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Test accuracy of one recipe on MNIST images, Pelton against PyTorch: the same network, data, optimizer and schedule, each
-side with its own random numbers; mean over seeds. Takes the folder with t10k-images-idx3-ubyte.gz and its labels; every
-fifth of its 10,000 images is for the test."""
+side with its own random numbers, or (--paired) with the same initial weights and the same images in every batch; mean over
+seeds. Takes the folder with t10k-images-idx3-ubyte.gz and its labels; every fifth of its 10,000 images is for the test."""
 import argparse
 import gzip
 import json
@@ -16,7 +16,7 @@ import numpy as np
 EPOCHS, BATCH, LR = 4, 64, 2e-3
 RECIPE = """version = 1
 seed = {seed}
-model = {{ name = "small_cnn", widths = [16, 32], hidden = 64 }}
+model = {{ name = "small_cnn", widths = [16, 32], hidden = 64{weights} }}
 step = {{ epochs = {epochs} }}
 optimizer = {{ name = "adamw", lr = {lr}, weight_decay = 0.01 }}
 schedule = {{ name = "cosine" }}
@@ -25,7 +25,7 @@ checkpoint = {{ every = 0 }}
 [data]
 batch = {batch}
 eval_batch = 500
-train = {{ kind = "npy", path = "train.npz", shuffle = true }}
+train = {{ kind = "npy", path = "{train}.npz", shuffle = {shuffle} }}
 eval = {{ kind = "npy", path = "test.npz" }}
 """
 
@@ -36,34 +36,51 @@ def load(folder):
     return (image.reshape(-1, 1, 28, 28) / np.float32(255)).astype(np.float32), label
 
 
-def pelton(binary, folder, seed):
+def pelton(binary, folder, seed, device, paired):
     path = folder / f"seed{seed}.toml"
-    path.write_text(RECIPE.format(seed=seed, epochs=EPOCHS, batch=BATCH, lr=LR))
-    out = subprocess.run([binary, "train", path, "--json", "--set", f"output.folder={folder / f'run{seed}'}"], check=True,
-                         capture_output=True, text=True).stdout
+    # All epochs in the order that PyTorch takes, as one.
+    own = {"train": f"train{seed}", "shuffle": "false", "epochs": 1, "weights": f', weights = "init{seed}.safetensors"'}
+    path.write_text(RECIPE.format(seed=seed, batch=BATCH, lr=LR,
+                                  **(own if paired else {"train": "train", "shuffle": "true", "epochs": EPOCHS, "weights": ""})))
+    out = subprocess.run([binary, "train", path, "--json", "--device", device, "--set", f"output.folder={folder / f'run{seed}'}"],
+                         check=True, capture_output=True, text=True).stdout
     return json.loads(out.splitlines()[-1])["last"]["accuracy"]
 
 
-def torch_accuracy(train, test, seed):
+# Of PyTorch's Sequential below, in Pelton's names.
+LAYERS = {"0": "features.0.conv", "1": "features.0.bn", "4": "features.1.conv", "5": "features.1.bn", "9": "head.fc1",
+          "11": "head.fc2"}
+
+
+def torch_accuracy(train, test, seed, device, paired_in):
     import torch
     torch.manual_seed(seed)
     block = lambda i, o: [torch.nn.Conv2d(i, o, 3, padding=1, bias=False), torch.nn.BatchNorm2d(o), torch.nn.ReLU(),
                           torch.nn.MaxPool2d(2)]
     model = torch.nn.Sequential(*block(1, 16), *block(16, 32), torch.nn.Flatten(), torch.nn.Linear(32 * 49, 64),
                                 torch.nn.ReLU(), torch.nn.Linear(64, 10))
-    x, y = map(torch.from_numpy, train)
+    orders = [torch.randperm(len(train[1])) for _ in range(EPOCHS)]
+    if paired_in:
+        from safetensors.torch import save_file
+        state = {f"{LAYERS[k.split('.')[0]]}.{k.split('.')[1]}": v for k, v in model.state_dict().items()
+                 if not k.endswith("num_batches_tracked")}
+        save_file(state, paired_in / f"init{seed}.safetensors")
+        every = torch.cat(orders).numpy()
+        np.savez(paired_in / f"train{seed}.npz", image=train[0][every], label=train[1][every])
+    model.to(device)
+    x, y = (torch.from_numpy(a).to(device) for a in train)
     updates = EPOCHS * -(-len(y) // BATCH)
     optimizer = torch.optim.AdamW(model.parameters(), LR, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, updates)
-    for _ in range(EPOCHS):
-        for rows in torch.randperm(len(y)).split(BATCH):
+    for order in orders:
+        for rows in order.to(device).split(BATCH):
             optimizer.zero_grad()
             torch.nn.functional.cross_entropy(model(x[rows]), y[rows]).backward()
             optimizer.step()
             schedule.step()
     model.eval()
     with torch.no_grad():
-        return (model(torch.from_numpy(test[0])).argmax(1).numpy() == test[1]).mean().item()
+        return (model(torch.from_numpy(test[0]).to(device)).argmax(1).cpu().numpy() == test[1]).mean().item()
 
 
 def main():
@@ -73,6 +90,8 @@ def main():
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--output", type=pathlib.Path)
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--paired", action="store_true")
     args = parser.parse_args()
     image, label = load(args.mnist)
     held = np.arange(len(label)) % 5 == 4
@@ -83,15 +102,15 @@ def main():
         np.savez(folder / "train.npz", image=train[0], label=train[1])
         np.savez(folder / "test.npz", image=test[0], label=test[1])
         for seed in range(args.first_seed, args.first_seed + args.seeds):
-            rows.append({"seed": seed, "pelton": pelton(args.binary, folder, seed),
-                         "torch": torch_accuracy(train, test, seed)})
+            peer = torch_accuracy(train, test, seed, args.device, folder if args.paired else None)
+            rows.append({"seed": seed, "pelton": pelton(args.binary, folder, seed, args.device, args.paired), "torch": peer})
             print(rows[-1], flush=True)
     means = {side: statistics.mean(r[side] for r in rows) for side in ("pelton", "torch")}
     differences = [r["pelton"] - r["torch"] for r in rows]
     error = statistics.stdev(differences) / len(rows) ** 0.5 if len(rows) > 1 else 0.0
     print("mean", means, "paired difference", statistics.mean(differences), "standard error", error)
     if args.output:
-        args.output.write_text(json.dumps({"epochs": EPOCHS, "batch": BATCH, "train_images": int(len(train[1])),
+        args.output.write_text(json.dumps({"device": args.device, "paired": args.paired, "epochs": EPOCHS, "batch": BATCH, "train_images": int(len(train[1])),
                                            "test_images": int(len(test[1])), "rows": rows, "mean": means,
                                            "difference": statistics.mean(differences), "standard_error": error}, indent=1) + "\n")
 
