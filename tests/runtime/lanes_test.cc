@@ -5,6 +5,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdlib>
+
 #include "base/philox.h"
 #include "interp/interpreter.h"
 #include "ir/builder.h"
@@ -134,4 +136,77 @@ TEST_CASE("lanes: drawn graphs compute what the interpreter computes, in any ord
     lanes += fake().forks - before;
   }
   CHECK(lanes > 60);
+}
+
+namespace {
+
+// As drawn(), and some of its values are the next ones of slots, which others read before and behind.
+Graph drawn_with_state(uint64_t seed, int steps) {
+  constexpr int kSlots = 4;
+  Graph g("state");
+  Builder b(g);
+  const Type type = Type::tensor(DType::f32, {Dim(4), Dim(8)});
+  std::vector<ValueId> old, values{g.add_input(type)};
+  for (int i = 0; i < kSlots; ++i) {
+    Slot s;
+    s.name = cat("s", i);
+    s.kind = SlotKind::statistic;
+    s.type = type;
+    s.initial = Tensor::full(DType::f32, {4, 8}, 0.25 * (i + 1));
+    old.push_back(g.add_slot(std::move(s)));
+  }
+  const RandomStream random{seed};
+  uint64_t drawn_so_far = 0;
+  auto next = [&] { return random.bits(drawn_so_far++); };
+  auto pick = [&] {
+    if (next() % 3 == 0) return old[next() % kSlots];
+    const size_t most = std::min<size_t>(values.size(), 6);
+    return values[values.size() - 1 - next() % most];
+  };
+  for (int i = 0; i < steps; ++i) {
+    const ValueId left = pick(), right = pick();
+    values.push_back(next() % 2 ? b.add(left, b.op("neg", {right})) : b.mul(left, right));
+  }
+  for (size_t i = 0; i < kSlots; ++i) g.slots[i].next = values[values.size() - 1 - i * 3];
+  g.add_output(values.back());
+  g.add_output(b.add(old[0], values[1]));
+  return g;
+}
+
+// Three rounds on the device and in the interpreter; how often streams joined.
+int follow_state(Graph graph) {
+  const auto e = load(std::move(graph), 0);
+  Context c = e->context();
+  const int before = fake().forks;
+  std::vector<HostValue> state;
+  for (const Slot& s : e->graph().slots) state.emplace_back(s.initial);
+  for (int round = 0; round < 4; ++round) {
+    CAPTURE(round);
+    Tensor x(DType::f32, {4, 8});
+    for (int64_t i = 0; i < x.count(); ++i)
+      x.set_double(i, static_cast<double>((i * 5 + round) % 7) / 8 - 0.25);
+    const auto expected = interp::run(e->graph(), {x}, state);
+    const auto got = c.run({x});
+    for (size_t i = 0; i < got.size(); ++i) CHECK(got[i].tensor.same_bytes(expected.outputs[i].tensor));
+    for (size_t i = 0; i < state.size(); ++i) {
+      state[i] = expected.next_state[i];
+      CHECK(c.state(i).same_bytes(state[i].tensor));
+    }
+  }
+  return fake().forks - before;
+}
+
+}  // namespace
+
+TEST_CASE("lanes: branches write over state that others read before, in any order of their lanes") {
+  // Without being asked they stay in one line.
+  CHECK(follow_state(drawn_with_state(1, 24)) == 0);
+  REQUIRE(setenv("PELTON_CUDA_STEP_BRANCHES", "1", 1) == 0);
+  int lanes = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    CAPTURE(seed);
+    lanes += follow_state(drawn_with_state(seed, 24));
+  }
+  REQUIRE(unsetenv("PELTON_CUDA_STEP_BRANCHES") == 0);
+  CHECK(lanes > 30);
 }
