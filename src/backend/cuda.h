@@ -22,8 +22,9 @@ std::vector<device::Target> cuda_devices(std::string& why);
 // The name of a GPU that management tools know it by, "GPU-..."; empty if there is none of this ordinal.
 std::string cuda_device_uuid(int ordinal);
 
-// Compiles the generated kernels of a graph at these sizes, into the artifacts of the calling thread's scope
-// (device/artifacts.h); all threads work. `names`: the implementation of each node, in order(). For a target
+// Compiles the generated kernels of a graph at these sizes and makes the plans that cuDNN offers for its
+// convolutions and attentions, into the artifacts of the calling thread's scope (device/artifacts.h); all
+// threads work. `names`: the implementation of each node, in order(). For a target
 // that is not present: choices that need timing stay open, and so do nodes of sizes that the symbols do not
 // tell.
 // "", or why nothing was compiled.

@@ -140,6 +140,7 @@ int run(const Options& o, const Globals& globals) {
     if (target.kind == device::Kind::cuda)
       out["artifacts"] = {{"kernels", artifacts.kernels},
                           {"most_kernels", kMostKernels},
+                          {"library_plans", artifacts.library_plans},
                           {"choices", artifacts.choices},
                           {"timed", artifacts.timed},
                           {"left_out", budget ? budget->left_out() : 0}};
@@ -159,6 +160,7 @@ int run(const Options& o, const Globals& globals) {
                          ? cat(", more than the ", kMostKernels,
                                " that a model should need: they take longer to compile and to load")
                          : ""));
+    if (artifacts.library_plans > 0) print_line(cat("holds ", artifacts.library_plans, " plans of cuDNN"));
     print_line(artifacts.timed ? cat("holds ", artifacts.choices, " choices timed on ", target.product)
                                : std::string("choices that need timing are made when it is loaded on a GPU"));
     if (budget && budget->left_out())

@@ -30,7 +30,12 @@ ArtifactReport make_artifacts(runtime::Plan& plan, const device::Target& target)
     report.left = backend::compile_cuda_kernels(plan.graph, names, sizes, target);
   }
   for (const auto& [name, content] : plan.artifacts->entries())
-    ++(name.first == "kernels" ? report.kernels : report.choices);
+    if (name.first == "kernels")
+      ++report.kernels;
+    else if (name.first == "tactics")
+      ++report.choices;
+    else if (content.starts_with('{'))  // beside plans stand lists of their names
+      ++report.library_plans;
   return report;
 }
 

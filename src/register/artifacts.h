@@ -8,6 +8,7 @@ namespace pelton {
 
 struct ArtifactReport {
   int64_t kernels = 0, choices = 0;  // of the plan
+  int64_t library_plans = 0;         // of cuDNN
   bool timed = false;                // on the target itself; false: it is not here, so choices stay open
   std::string left;                  // why kernels are left to be compiled when the plan is loaded; or empty
 };

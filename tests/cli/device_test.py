@@ -33,7 +33,7 @@ def test_a_plan_for_a_gpu_is_made_without_one_and_runs_on_the_cpu(pelton, chain,
     # Kernels are compiled here if the compiler is; what takes timing waits for a GPU.
     usable = bool(pelton("--json", "doctor").json()["gpu"]["libraries"]["NVRTC"])
     kernels = report["implementations"]["cuda.generated"] if usable else 0
-    assert report["artifacts"] == {"kernels": kernels, "most_kernels": 64, "choices": 0, "timed": False, "left_out": 0}
+    assert report["artifacts"] == {"kernels": kernels, "most_kernels": 64, "library_plans": 0, "choices": 0, "timed": False, "left_out": 0}
     assert (b"__global__" in (tmp_path / "gpu.pelton").read_bytes()) == usable
     support = pelton("--json", "inspect", "--support", "gpu.pelton").json()
     assert any("compiled for sm_90" in note for note in support["notes"])
@@ -41,6 +41,75 @@ def test_a_plan_for_a_gpu_is_made_without_one_and_runs_on_the_cpu(pelton, chain,
     x, b = np.load(tmp_path / "x.npy"), np.load(tmp_path / "b.npy")
     np.testing.assert_array_equal(np.load(tmp_path / "out" / "y_0.npy"), -(x + b) * np.array([1, 2, 3, 4], np.float32))
     assert_error(pelton("bench", "chain.plt", "--device-buffers"), 2, "--device-buffers", "--device cuda")
+
+
+def cudnn_version(pelton):
+    return pelton("--json", "doctor").json()["gpu"]["libraries"]["cuDNN"]
+
+
+def test_plans_of_cudnn_are_made_without_a_gpu(pelton, tmp_path):
+    if not has_cuda(pelton) or not cudnn_version(pelton):
+        return
+    (tmp_path / "conv.plt").write_text("""graph "g"(%x: f32[8,64,28,28], %v: f32[64,64,3,3], %w: f32[64,64,3,3]) {
+  %0 = conv(%x, %v) {low = dims[1,1], high = dims[1,1]} : f32[8,64,28,28]
+  %1 = conv(%0, %w) {low = dims[1,1], high = dims[1,1]} : f32[8,64,28,28]
+  return %1
+}
+""")
+    compile_it = ["--json", "compile", "conv.plt", "-o", "conv.pelton", "--precision", "fp16", "--target"]
+    report = pelton(*compile_it, "sm_90").json()
+    assert report["implementations"]["cuda.conv"] == 2
+    assert report["artifacts"]["library_plans"] >= 4
+    # Once for two convolutions of one kind, and the same each time.
+    plan = (tmp_path / "conv.pelton").read_bytes()
+    assert plan.count(b'"operationGraph"') == report["artifacts"]["library_plans"]
+    pelton(*compile_it, "sm_90")
+    assert (tmp_path / "conv.pelton").read_bytes() == plan
+    assert pelton(*compile_it, "sm_100").json()["artifacts"]["library_plans"] == 0
+
+
+# What cuDNN asks of a driver to compile a kernel and load it, but for what has a body.
+DRIVER = """cuLaunchKernel cuLaunchCooperativeKernel cuLinkDestroy cuLinkComplete cuLaunchKernelEx cuGetErrorString cuGetErrorName cuDeviceGet
+cuCtxPushCurrent cuCtxPopCurrent cuCtxGetLimit cuStreamGetCtx cuOccupancyMaxPotentialClusterSize cuLinkCreate cuLinkAddData cuLibraryUnload
+cuLibraryLoadFromFile cuKernelSetAttribute cuKernelGetAttribute cuDeviceGetCount cuCtxGetCurrent cuTensorMapEncodeTiled cuStreamSynchronize
+cuOccupancyMaxActiveBlocksPerMultiprocessor cuModuleUnload cuModuleLoadFatBinary cuModuleLoadDataEx cuModuleLoadData cuModuleGetGlobal_v2
+cuModuleGetFunction cuMemcpyDtoH_v2 cuLinkCreate_v2 cuLinkAddFile_v2 cuLinkAddData_v2 cuFuncSetAttribute cuFuncGetAttribute
+cuDevicePrimaryCtxRetain cuDevicePrimaryCtxReset cuDevicePrimaryCtxRelease cuDeviceGetAttribute cuCtxGetDevice"""
+DRIVER_BODIES = """
+static int thing;
+int cuDriverGetVersion(int* v) { *v = 13000; return 0; }
+int cuInit(unsigned flags) { return 100; }
+int cuGetProcAddress_v2(const char* name, void** p, int version, unsigned long flags, int* found) { *p = 0; return 500; }
+int cuLibraryLoadData(void** library, const void* data) { *library = &thing; return 0; }
+int cuLibraryGetKernel(void** kernel, void* library, const char* name) { *kernel = &thing; return 0; }
+"""
+
+ATTENTION = """graph "g"(%q: f16[64,12,128,64], %k: f16[64,12,128,64], %v: f16[64,12,128,64]MASK) {
+  RESULTS = attention(%q, %k, %vGIVEN) {scale = 0.125, causal = CAUSAL} : f16[64,12,128,64]TYPES
+  return RESULTS
+}
+"""
+
+
+def test_cudnn_takes_attention_of_inference_as_that_of_training(pelton, tmp_path):
+    """cuDNN compiles its attention for an H200 that is not here. It knows the graph by the sums of the softmax, whether they are wanted
+    or not."""
+    if not has_cuda(pelton) or not cudnn_version(pelton).startswith("9.19"):
+        return
+    (tmp_path / "driver.c").write_text("".join(f"int {name}(void) {{ return 0; }}\n" for name in DRIVER.split()) + DRIVER_BODIES)
+    subprocess.run(["cc", "-w", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", tmp_path / "libcuda.so.1", tmp_path / "driver.c"], check=True)
+    driver = {"LD_LIBRARY_PATH": f"{tmp_path}:{os.environ.get('LD_LIBRARY_PATH', '')}"}
+
+    def plans(sums, mask, causal):
+        text = ATTENTION.replace("RESULTS", "%y, %s" if sums else "%y").replace("TYPES", ", f32[64,12,128]" if sums else "")
+        text = text.replace("MASK", ", %m: f16[64,1,1,128]" if mask else "").replace("GIVEN", ", %m" if mask else "")
+        (tmp_path / "a.plt").write_text(text.replace("CAUSAL", "true" if causal else "false"))
+        report = pelton("--json", "compile", "a.plt", "-o", "a.pelton", "--target", "sm_90", env=driver).json()
+        assert report["implementations"] == {"cuda.attention": 1}
+        return report["artifacts"]["library_plans"]
+
+    for mask, causal in ((False, False), (True, False), (False, True)):
+        assert plans(False, mask, causal) == plans(True, mask, causal) == 4
 
 
 def test_half_of_the_channels_needs_no_other_layout(pelton, tmp_path):

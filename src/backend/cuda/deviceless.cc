@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can be made for a GPU that is not present: the cubins of generated kernels.
+// What can be made for a GPU that is not present: the cubins of generated kernels, and plans of cuDNN.
+#include <algorithm>
 #include <set>
 
 #include "backend/cuda.h"
+#include "backend/cuda/conv/cudnn_machine.h"
 #include "backend/cuda/implementations.h"
 #include "backend/cuda/libraries.h"
+#include "base/log.h"
 #include "base/thread_pool.h"
 #include "device/artifacts.h"
 
@@ -44,21 +47,28 @@ bool fill(Instance& instance) {
 
 std::string compile_cuda_kernels(const ir::Graph& graph, const std::vector<std::string>& names,
                                  const SymbolValues& sizes, const device::Target& target) {
-  if (std::string why = cuda::missing_nvrtc(); !why.empty()) return why;
+  const std::string no_compiler = cuda::missing_nvrtc();
+  std::optional<cuda::CudnnMachine> cudnn;
+  std::string no_cudnn;
+  if (std::any_of(names.begin(), names.end(),
+                  [](const std::string& n) { return n == cuda::kConv || n == cuda::kAttention; }))
+    cudnn = cuda::absent_cudnn_machine(target, no_cudnn);
+  if (!no_cudnn.empty()) log_info(cat("no plans of cuDNN: ", no_cudnn));
   const std::vector<ir::NodeId>& order = graph.order();
   PELTON_CHECK(names.size() == order.size(), names.size(), " names for ", order.size(), " nodes");
   device::Artifacts* artifacts = device::current_artifacts();
   parallel_for(0, static_cast<int64_t>(order.size()), 1, [&](int64_t begin, int64_t end) {
     const device::ArtifactScope scope(artifacts);
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-      const bool generated = names[i] == cuda::kGenerated;
-      if (!generated && names[i] != cuda::kSegmented) continue;
       Instance instance{graph, order[i], {}, {}, {}, sizes, target.threads};
-      if (fill(instance))
-        generated ? cuda::compile_generated(instance, target) : cuda::compile_segments(instance, target);
+      auto is = [&](std::string_view name) { return names[i] == name && fill(instance); };
+      if (no_compiler.empty() && is(cuda::kGenerated)) cuda::compile_generated(instance, target);
+      if (no_compiler.empty() && is(cuda::kSegmented)) cuda::compile_segments(instance, target);
+      if (cudnn && is(cuda::kConv)) cuda::keep_conv_plans(instance, target, *cudnn);
+      if (cudnn && is(cuda::kAttention)) cuda::keep_attention_plans(instance, target, *cudnn);
     }
   });
-  return {};
+  return no_compiler;
 }
 
 }  // namespace pelton::backend

@@ -6,13 +6,23 @@
 
 namespace pelton::backend::cuda {
 
-void add_conv(Registry& registry);            // convolutions with what follows them
+struct CudnnMachine;
+
+void add_conv(Registry& registry);  // convolutions with what follows them
+inline constexpr std::string_view kConv = "cuda.conv";
 void add_conv_backward(Registry& registry);   // gradients of their weights
 void add_pool(Registry& registry);            // pooling, means of channels-last data
 void add_squeeze_excite(Registry& registry);  // groups of passes/fuse_blocks.h
 void add_excite(Registry& registry);          // likewise, around a depthwise convolution
 void add_attention(Registry& registry);       // with the views around it
+inline constexpr std::string_view kAttention = "cuda.attention";
 void add_attention_backward(Registry& registry);
+// cuDNN's plans among which preparing the instance would choose, for a GPU that is not here, kept (kept.h);
+// how many.
+size_t keep_conv_plans(const Instance& instance, const device::Target& target, const CudnnMachine& machine);
+size_t keep_attention_plans(const Instance& instance, const device::Target& target,
+                            const CudnnMachine& machine);
+
 // The device of a target, shared while it is in use.
 std::shared_ptr<device::Device> open_device(const device::Target& target);
 

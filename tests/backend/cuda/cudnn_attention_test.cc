@@ -6,6 +6,7 @@
 #include "backend/cuda/harness.h"
 #include "backend/cuda/own/host.h"
 #include "base/cat.h"
+#include "device/artifacts.h"
 #include "interp/interpreter.h"
 #include "ir/text.h"
 #include "support/skip.h"
@@ -99,7 +100,8 @@ TEST_CASE("cuDNN's attention with and without its sums") {
   PELTON_NEEDS_GPU();
   size_t plans = 0;
   for (const Case& c : kCases)
-    for (const char* type : {"bf16", "f16"})
+    for (const char* type : {"bf16", "f16"}) {
+      size_t with_sums = 0;
       for (bool sums : {true, false}) {
         const DType t = *dtype_from_name(type);
         const Text text(c, type);
@@ -115,21 +117,36 @@ TEST_CASE("cuDNN's attention with and without its sums") {
           CAPTURE(plan.name());
           ++plans;
           ++offered;
-          gpu_case.check(
-              [&](const backend::RunArgs& args) {
-                Attention a = problem;
-                a.q = args.in[0];
-                a.k = args.in[1];
-                a.v = args.in[2];
-                if (!c.mask.empty()) a.mask = args.in[3];
-                a.y = args.out[0];
-                if (sums) a.log_sums = static_cast<float*>(args.out[1]);
-                plan.run(a, args.scratch, stream_of(args));
-              },
-              plan.scratch_bytes());
+          auto check = [&](const CudnnAttention& one) {
+            gpu_case.check(
+                [&](const backend::RunArgs& args) {
+                  Attention a = problem;
+                  a.q = args.in[0];
+                  a.k = args.in[1];
+                  a.v = args.in[2];
+                  if (!c.mask.empty()) a.mask = args.in[3];
+                  a.y = args.out[0];
+                  if (sums) a.log_sums = static_cast<float*>(args.out[1]);
+                  one.run(a, args.scratch, stream_of(args));
+                },
+                one.scratch_bytes());
+          };
+          check(plan);
+          // The same from its text.
+          device::Artifacts kept;
+          const device::ArtifactScope scope(&kept);
+          plan.keep();
+          CHECK(kept.entries().size() == 1);
+          const CudnnAttentions read = cudnn_attentions(problem, sums, plan.name());
+          REQUIRE(read.size() == 1);
+          CHECK(read[0].scratch_bytes() == plan.scratch_bytes());
+          check(read[0]);
         }
-        if (!c.mask.empty() && sums) CHECK(offered > 0);
+        if (!c.mask.empty()) CHECK(offered > 0);
+        if (sums) with_sums = offered;
+        CHECK(offered == with_sums);
       }
+    }
   CHECK(plans >= 8);
   MESSAGE(plans, " plans");
 }

@@ -114,10 +114,18 @@ std::string refuse(const ir::Graph& graph, ir::NodeId id, const device::Target&)
   return {};
 }
 
-std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target&) {
-  if (instance.outputs[0].count() == 0) return nothing();
-  const Parsed p = parse(instance.graph, instance.id);
-  PELTON_CHECK(p.reason.empty(), p.reason);
+struct Operand {
+  size_t input = 0;
+  int64_t offset_bytes = 0;
+};
+// At exact sizes, without addresses, and where its operands lie.
+struct Placed {
+  Attention problem;
+  Operand q, k, v;
+  int mask_input = -1;
+};
+
+Placed place(const Parsed& p, const Instance& instance) {
   const ir::Node& n = p.node();
   auto view = [&](size_t i) {
     const ViewChain& chain = p.operands[i];
@@ -125,7 +133,8 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target&)
                         instance.symbols);
   };
   const StridedView q = view(0), k = view(1), v = view(2);
-  Attention g;
+  Placed out;
+  Attention& g = out.problem;
   auto small = [](int64_t x) { return static_cast<int>(x); };
   g.n = small(q.dims[0]);
   g.heads = small(q.dims[1]);
@@ -150,9 +159,9 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target&)
   if (g.scale == 0) g.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(g.depth)));
   g.softcap = static_cast<float>(n.get_real("softcap"));
   g.causal = n.get_bool("causal");
-  const int mask_input = p.operands.size() > 3 ? p.operands[3].input : -1;
-  if (mask_input >= 0) {
-    const TensorSpec& m = instance.inputs[static_cast<size_t>(mask_input)];
+  out.mask_input = p.operands.size() > 3 ? p.operands[3].input : -1;
+  if (out.mask_input >= 0) {
+    const TensorSpec& m = instance.inputs[static_cast<size_t>(out.mask_input)];
     g.mask_kind = m.dtype == DType::boolean ? Attention::boolean : Attention::added;
     if (m.dtype != DType::boolean) g.mask_type = elem(m.dtype);
     const Dims s = row_major_strides(m.dims);
@@ -160,28 +169,34 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target&)
     for (size_t d = 0; d < m.dims.size(); ++d) g.mask_strides[skip + d] = m.dims[d] == 1 ? 0 : s[d];
   }
   const int bytes = elem_bytes(g.type);
-  struct Operand {
-    size_t input;
-    int64_t offset_bytes;
-  };
   auto operand = [&](size_t i, const StridedView& s) {
     return Operand{static_cast<size_t>(p.operands[i].input), s.offset * bytes};
   };
-  const Operand qo = operand(0, q), ko = operand(1, k), vo = operand(2, v);
+  out.q = operand(0, q);
+  out.k = operand(1, k);
+  out.v = operand(2, v);
+  return out;
+}
+
+std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target&) {
+  if (instance.outputs[0].count() == 0) return nothing();
+  const Parsed p = parse(instance.graph, instance.id);
+  PELTON_CHECK(p.reason.empty(), p.reason);
+  const Placed placed = place(p, instance);
   const auto result = static_cast<size_t>(p.y);
   const int sums = p.log_sums;
-  const std::optional<CudnnAttention> cudnn = faster_attention(g, sums >= 0);
+  const std::optional<CudnnAttention> cudnn = faster_attention(placed.problem, sums >= 0);
   KernelNeeds needs;
   if (cudnn) needs.scratch_bytes = cudnn->scratch_bytes();
-  auto run = [g, qo, ko, vo, mask_input, result, sums, cudnn](const RunArgs& args) {
-    Attention a = g;
+  auto run = [placed, result, sums, cudnn](const RunArgs& args) {
+    Attention a = placed.problem;
     auto at = [&](const Operand& o) {
       return static_cast<const std::byte*>(args.in[o.input]) + o.offset_bytes;
     };
-    a.q = at(qo);
-    a.k = at(ko);
-    a.v = at(vo);
-    if (mask_input >= 0) a.mask = args.in[static_cast<size_t>(mask_input)];
+    a.q = at(placed.q);
+    a.k = at(placed.k);
+    a.v = at(placed.v);
+    if (placed.mask_input >= 0) a.mask = args.in[static_cast<size_t>(placed.mask_input)];
     a.y = args.out[result];
     if (sums >= 0) a.log_sums = static_cast<float*>(args.out[static_cast<size_t>(sums)]);
     if (cudnn)
@@ -194,8 +209,14 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target&)
 
 }  // namespace
 
+size_t keep_attention_plans(const Instance& instance, const device::Target&, const CudnnMachine& machine) {
+  const Parsed p = parse(instance.graph, instance.id);
+  if (!p.reason.empty() || instance.outputs[0].count() == 0) return 0;
+  return keep_attention_plans(place(p, instance).problem, p.log_sums >= 0, machine);
+}
+
 void add_attention(Registry& registry) {
-  registry.add({.name = "cuda.attention",
+  registry.add({.name = kAttention,
                 .ops = {"attention", "fused"},
                 .refuse = refuse,
                 .prepare = prepare,

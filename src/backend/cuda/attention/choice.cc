@@ -13,7 +13,7 @@ namespace pelton::backend::cuda {
 namespace {
 
 // Operations below which cuDNN's plans, a second to make, are not looked for.
-constexpr double kWorthTiming = 2e9;
+constexpr double kWorthTiming = 2e8;
 constexpr const char *kOurs = "ours", *kWhat = "timing attention";
 
 bool worth_timing(const Attention& p) {
@@ -77,7 +77,10 @@ std::optional<Plan> faster(const std::string& key, Problem p, const Make& make, 
   if (std::optional<size_t> known = known_fastest(key, names)) {
     if (names[*known] == kOurs) return {};
     std::vector<Plan> plans = make(names[*known]);
-    if (!plans.empty()) return std::move(plans[0]);
+    if (!plans.empty()) {
+      plans[0].keep();
+      return std::move(plans[0]);
+    }
   }
   if (timing_is_over()) return {};
   std::vector<Plan> plans = make("");
@@ -95,10 +98,15 @@ std::optional<Plan> faster(const std::string& key, Problem p, const Make& make, 
     return fastest(key, ways);
   });
   if (best == 0) return {};
+  plans[best - 1].keep();
   return std::move(plans[best - 1]);
 }
 
 }  // namespace
+
+size_t keep_attention_plans(const Attention& problem, bool sums, const CudnnMachine& machine) {
+  return worth_timing(problem) ? keep_cudnn_attentions(problem, sums, machine) : 0;
+}
 
 std::optional<CudnnAttention> faster_attention(const Attention& problem, bool sums) {
   if (!worth_timing(problem)) return {};

@@ -45,8 +45,8 @@ bool takes(const Attention& p) {
 // Tensors of one problem: [n, heads, rows, columns].
 class Builder {
  public:
-  explicit Builder(const Attention& p)
-      : graph(cudnn_handle(nullptr)), p_(p), type_(p.type == Elem::f16 ? DType::f16 : DType::bf16) {
+  Builder(const Attention& p, CudnnMachine machine)
+      : graph(std::move(machine)), p_(p), type_(p.type == Elem::f16 ? DType::f16 : DType::bf16) {
     scores_ = {p.n, p.heads, p.queries, p.keys};
     score_strides_ = dense(scores_);
   }
@@ -151,33 +151,49 @@ void CudnnAttention::run(const Attention& p, void* scratch, cudaStream_t stream)
   plan_->run(pointers, scratch, stream);
 }
 
-CudnnAttentions cudnn_attentions(const Attention& p, bool sums, const std::string& only) {
-  CudnnAttentions out;
-  std::string plan;
-  if (!takes(p) || !plan_wanted(only, plan)) return out;
-  Builder b(p);
+void CudnnAttention::keep() const {
+  plan_->keep();
+}
+
+namespace {
+
+CudnnGraph graph_of(const Attention& p, bool sums, CudnnMachine machine) {
+  Builder b(p, std::move(machine));
   CudnnGraph& g = b.graph;
   const TensorRef q = b.rows(p.heads, p.queries, p.depth, p.q_strides),
                   kt = b.columns(p.groups, p.keys, p.depth, p.k_strides),
                   v = b.rows(p.groups, p.keys, p.width, p.v_strides),
                   y = b.rows(p.heads, p.queries, p.width, p.y_strides), scale = g.host_number();
   const TensorRef unseen = p.causal ? g.host_number() : -1;
-  const TensorRef log_sums = sums ? b.row_numbers(true) : -1, mask = b.mask();
+  // Part of the graph in any case: without them no engine knows it.
+  const TensorRef log_sums = b.row_numbers(sums), mask = b.mask();
   const TensorRef s = b.hide_later_keys(b.scored(q, kt, scale, mask), unseen);
   const TensorRef most = b.row_numbers(false), sum = b.row_numbers(false);
   g.reduce(CUDNN_REDUCE_TENSOR_MAX, s, most);
   const TensorRef e = b.point(CUDNN_POINTWISE_EXP, b.point(CUDNN_POINTWISE_SUB, s, most));
   g.reduce(CUDNN_REDUCE_TENSOR_ADD, e, sum);
-  if (sums) {
-    const TensorRef log = b.row_numbers(false);
-    g.pointwise(CUDNN_POINTWISE_LOG, sum, -1, log);
-    g.pointwise(CUDNN_POINTWISE_ADD, most, log, log_sums);
-  }
+  const TensorRef log = b.row_numbers(false);
+  g.pointwise(CUDNN_POINTWISE_LOG, sum, -1, log);
+  g.pointwise(CUDNN_POINTWISE_ADD, most, log, log_sums);
   const TensorRef shares = b.low_scores();
   g.pointwise(CUDNN_POINTWISE_DIV, e, sum, shares);
   g.matmul(shares, v, y);
-  for (auto& made : g.plans({.only = plan, .count = kPlans})) out.emplace_back(std::move(made), sums);
+  return std::move(g);
+}
+
+}  // namespace
+
+CudnnAttentions cudnn_attentions(const Attention& p, bool sums, const std::string& only) {
+  CudnnAttentions out;
+  std::string plan;
+  if (!takes(p) || !plan_wanted(only, plan)) return out;
+  for (auto& made : graph_of(p, sums, cudnn_machine()).plans({.only = plan, .count = kPlans}))
+    out.emplace_back(std::move(made), sums);
   return out;
+}
+
+size_t keep_cudnn_attentions(const Attention& p, bool sums, const CudnnMachine& machine) {
+  return takes(p) ? graph_of(p, sums, machine).keep_plans({.only = "", .count = kPlans}) : 0;
 }
 
 // Where the mask is one row for all queries: cuDNN's gradient takes it wrongly as it stands (9.19), so it is
@@ -196,6 +212,9 @@ CudnnAttentionBackward::CudnnAttentionBackward(std::shared_ptr<const CudnnPlan> 
       mask_bytes_(spread_mask_bytes(p.forward)) {}
 std::string CudnnAttentionBackward::name() const {
   return cat(kPrefix, plan_->name());
+}
+void CudnnAttentionBackward::keep() const {
+  plan_->keep();
 }
 int64_t CudnnAttentionBackward::scratch_bytes() const {
   return row_bytes_ + dq_bytes_ + mask_bytes_ + rounded_up(plan_->workspace_bytes());
@@ -235,7 +254,7 @@ CudnnAttentionBackwards cudnn_attention_backwards(const AttentionBackward& probl
   const Attention& p = problem.forward;
   std::string plan;
   if (!takes(p) || p.groups != p.heads || !plan_wanted(only, plan)) return out;
-  Builder b(p);
+  Builder b(p, cudnn_machine());
   CudnnGraph& g = b.graph;
   const TensorRef q = b.rows(p.heads, p.queries, p.depth, p.q_strides),
                   kt = b.columns(p.heads, p.keys, p.depth, p.k_strides),

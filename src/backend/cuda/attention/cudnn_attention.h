@@ -12,6 +12,7 @@
 namespace pelton::backend::cuda {
 
 class CudnnPlan;
+struct CudnnMachine;
 
 // Problems are those of our kernels; their addresses count at `run` alone.
 class CudnnAttention {
@@ -19,6 +20,7 @@ class CudnnAttention {
   CudnnAttention(std::shared_ptr<const CudnnPlan> plan, bool sums);
   std::string name() const;
   int64_t scratch_bytes() const;
+  void keep() const;  // kept.h
   void run(const Attention& problem, void* scratch, cudaStream_t stream) const;
 
  private:
@@ -30,6 +32,7 @@ class CudnnAttentionBackward {
   CudnnAttentionBackward(std::shared_ptr<const CudnnPlan> plan, const AttentionBackward& problem);
   std::string name() const;
   int64_t scratch_bytes() const;
+  void keep() const;  // kept.h
   void run(const AttentionBackward& problem, void* scratch, cudaStream_t stream) const;
 
  private:
@@ -44,6 +47,8 @@ using CudnnAttentionBackwards = std::vector<CudnnAttentionBackward>;
 CudnnAttentions cudnn_attentions(const Attention& problem, bool sums, const std::string& only = "");
 CudnnAttentionBackwards cudnn_attention_backwards(const AttentionBackward& problem,
                                                   const std::string& only = "");
+// The first kind for a GPU that is not here, kept (kept.h); how many.
+size_t keep_cudnn_attentions(const Attention& problem, bool sums, const CudnnMachine& machine);
 std::vector<std::string> cudnn_attention_names();  // every name that a timing may choose
 
 }  // namespace pelton::backend::cuda

@@ -77,6 +77,7 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& 
     });
   }
   std::shared_ptr<const WeightsMethod> method = std::move(methods[best]);
+  method->chosen();
   KernelNeeds needs;
   needs.scratch_bytes = method->scratch_bytes();
   return make_kernel(

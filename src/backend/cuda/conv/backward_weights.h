@@ -40,6 +40,7 @@ class WeightsMethod {
   virtual std::string name() const = 0;
   virtual int64_t scratch_bytes() const { return 0; }
   virtual void run(const WeightsBuffers& buffers, cudaStream_t stream) const = 0;
+  virtual void chosen() const {}  // keeps what took long to make (kept.h)
   // The type that the sums are rounded to where they have to be judged before the way is offered.
   virtual std::optional<Elem> judged_as() const { return {}; }
 };

@@ -144,6 +144,7 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& 
     });
   }
   std::shared_ptr<const ConvMethod> method = std::move(methods[best]);
+  method->chosen();
   KernelNeeds needs;
   needs.scratch_bytes = method->scratch_bytes();
   if (Packed packed = method->packed()) {
@@ -166,8 +167,15 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& 
 
 }  // namespace
 
+size_t keep_conv_plans(const Instance& instance, const device::Target& target, const CudnnMachine& machine) {
+  const ConvProblem p(instance, target, false);
+  const bool depthwise = p.groups > 1 && p.groups == p.x.dims[1];
+  if (p.y.count() == 0 || p.x.count() == 0 || p.gate_input >= 0 || depthwise || small_in_f32(p)) return 0;
+  return keep_cudnn_plans(p, machine);
+}
+
 void add_conv(Registry& registry) {
-  registry.add({.name = "cuda.conv",
+  registry.add({.name = kConv,
                 .ops = {"conv", "conv_transpose", "conv_backward_data", "fused"},
                 .refuse = refuse,
                 .prepare = prepare,

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/conv/cudnn_graph.h"
 
-#include <algorithm>
-
 #include "backend/cuda/libraries.h"
-#include "backend/cuda/tactics.h"
 #include "base/cat.h"
 
 namespace pelton::backend::cuda {
@@ -19,46 +16,7 @@ cudnnDataType_t data_type(DType t) {
   return CUDNN_DATA_FLOAT;
 }
 
-template <class T>
-std::vector<T> notes_of(cudnnBackendDescriptor_t engine, cudnnBackendAttributeName_t name,
-                        cudnnBackendAttributeType_t type, int most) {
-  std::vector<T> notes(static_cast<size_t>(most));
-  int64_t count = 0;
-  if (cudnn().cudnnBackendGetAttribute(engine, name, type, most, &count, notes.data()) !=
-      CUDNN_STATUS_SUCCESS)
-    count = 0;
-  notes.resize(static_cast<size_t>(std::min<int64_t>(count, most)));
-  return notes;
-}
-template <class T>
-bool holds(const std::vector<T>& notes, T note) {
-  return std::find(notes.begin(), notes.end(), note) != notes.end();
-}
-
 }  // namespace
-
-CudnnPlan::CudnnPlan(DescriptorHandle plan, std::vector<int64_t> ids, int64_t workspace_bytes,
-                     std::string name)
-    : plan_(std::move(plan)),
-      ids_(std::move(ids)),
-      workspace_bytes_(workspace_bytes),
-      name_(std::move(name)) {}
-
-void CudnnPlan::run(const std::vector<void*>& pointers, void* workspace, cudaStream_t stream) const {
-  PELTON_CHECK(pointers.size() == ids_.size(), pointers.size(), " pointers for ", ids_.size(), " tensors");
-  const CudnnTable& c = cudnn();
-  DescriptorHandle pack;
-  PELTON_CUDA(c.cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, pack.out()));
-  PELTON_CUDA(c.cudnnBackendSetAttribute(pack.get(), CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
-                                         CUDNN_TYPE_VOID_PTR, static_cast<int64_t>(pointers.size()),
-                                         pointers.data()));
-  PELTON_CUDA(c.cudnnBackendSetAttribute(pack.get(), CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64,
-                                         static_cast<int64_t>(ids_.size()), ids_.data()));
-  PELTON_CUDA(c.cudnnBackendSetAttribute(pack.get(), CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR,
-                                         1, &workspace));
-  PELTON_CUDA(c.cudnnBackendFinalize(pack.get()));
-  PELTON_CUDA(c.cudnnBackendExecute(cudnn_handle(stream), plan_.get(), pack.get()));
-}
 
 cudnnBackendDescriptor_t CudnnGraph::make(cudnnBackendDescriptorType_t type) {
   owned_.emplace_back();
@@ -96,6 +54,8 @@ CudnnGraph::TensorRef CudnnGraph::tensor(cudnnDataType_t t, const std::vector<in
   set(d, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
   if (on_host) set(d, CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, &on_host);
   finalize(d);
+  append(text_,
+         cat("t", static_cast<int>(t), dims, strides, real ? "" : " virtual", on_host ? " host" : "", "\n"));
   if (real) ids_.push_back(id);
   tensors_.push_back(d);
   return static_cast<TensorRef>(tensors_.size()) - 1;
@@ -114,6 +74,7 @@ cudnnBackendDescriptor_t CudnnGraph::convolution_of(const Window& window) {
   set(how, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, spatial, window.low.data());
   set(how, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, spatial, window.high.data());
   finalize(how);
+  append(text_, cat("window ", window.strides, window.dilations, window.low, window.high, "\n"));
   return how;
 }
 
@@ -141,6 +102,7 @@ void CudnnGraph::convolution(TensorRef x, TensorRef w, TensorRef y, const Window
     set(op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_TYPE_FLOAT, 1, &zero);
   }
   finalize(op);
+  append(text_, cat(transposed ? "transposed " : "conv ", x, " ", w, " ", y, "\n"));
   operations_.push_back(op);
 }
 
@@ -156,6 +118,7 @@ void CudnnGraph::backward_weights(TensorRef g, TensorRef x, TensorRef dw, const 
   set(op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, CUDNN_TYPE_FLOAT, 1, &one);
   set(op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA, CUDNN_TYPE_FLOAT, 1, &zero);
   finalize(op);
+  append(text_, cat("weights ", g, " ", x, " ", dw, "\n"));
   operations_.push_back(op);
 }
 
@@ -178,6 +141,8 @@ void CudnnGraph::point(cudnnPointwiseMode_t mode, const Point& p) {
   operand(CUDNN_ATTR_OPERATION_POINTWISE_TDESC, p.where);
   operand(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, p.y);
   finalize(op);
+  append(text_, cat("point ", static_cast<int>(mode), " ", p.x, " ", p.b, " ", p.where, " ", p.y, " ",
+                    p.slope, " ", p.axis.value_or(-1), " ", static_cast<int>(p.compute), "\n"));
   operations_.push_back(op);
 }
 
@@ -206,6 +171,7 @@ void CudnnGraph::matmul(TensorRef a, TensorRef b, TensorRef c) {
   set(op, CUDNN_ATTR_OPERATION_MATMUL_CDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &dc);
   set(op, CUDNN_ATTR_OPERATION_MATMUL_DESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &how);
   finalize(op);
+  append(text_, cat("matmul ", a, " ", b, " ", c, "\n"));
   operations_.push_back(op);
 }
 
@@ -221,6 +187,7 @@ void CudnnGraph::reduce(cudnnReduceTensorOp_t mode, TensorRef x, TensorRef y) {
   set(op, CUDNN_ATTR_OPERATION_REDUCTION_YDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &dy);
   set(op, CUDNN_ATTR_OPERATION_REDUCTION_DESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &how);
   finalize(op);
+  append(text_, cat("reduce ", static_cast<int>(mode), " ", x, " ", y, "\n"));
   operations_.push_back(op);
 }
 
@@ -230,84 +197,8 @@ void CudnnGraph::reshape(TensorRef x, TensorRef y) {
   set(op, CUDNN_ATTR_OPERATION_RESHAPE_XDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &dx);
   set(op, CUDNN_ATTR_OPERATION_RESHAPE_YDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &dy);
   finalize(op);
+  append(text_, cat("reshape ", x, " ", y, "\n"));
   operations_.push_back(op);
-}
-
-std::vector<std::shared_ptr<const CudnnPlan>> CudnnGraph::plans(const CudnnPlanWishes& wishes) {
-  std::vector<std::shared_ptr<const CudnnPlan>> out;
-  const CudnnTable& c = cudnn();
-  cudnnBackendDescriptor_t graph = make(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  set(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-      static_cast<int64_t>(operations_.size()), operations_.data());
-  set(graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle_);
-  finalize(graph);
-  if (!ok_) return out;
-  std::vector<int64_t> engines;
-  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-    if (out.size() >= wishes.count || (mode == CUDNN_HEUR_MODE_FALLBACK && !out.empty())) break;
-    DescriptorHandle heuristics;
-    if (c.cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, heuristics.out()) !=
-            CUDNN_STATUS_SUCCESS ||
-        c.cudnnBackendSetAttribute(heuristics.get(), CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH,
-                                   CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &graph) != CUDNN_STATUS_SUCCESS ||
-        c.cudnnBackendSetAttribute(heuristics.get(), CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1,
-                                   &mode) != CUDNN_STATUS_SUCCESS ||
-        c.cudnnBackendFinalize(heuristics.get()) != CUDNN_STATUS_SUCCESS)
-      continue;
-    std::vector<DescriptorHandle> owned(kCudnnProposals / 2);
-    std::vector<cudnnBackendDescriptor_t> configs;
-    for (DescriptorHandle& d : owned) {
-      PELTON_CUDA(c.cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, d.out()));
-      configs.push_back(d.get());
-    }
-    int64_t count = 0;
-    if (c.cudnnBackendGetAttribute(heuristics.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                   CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<int64_t>(configs.size()),
-                                   &count, configs.data()) != CUDNN_STATUS_SUCCESS)
-      continue;
-    for (int64_t i = 0; i < count && out.size() < wishes.count; ++i) {
-      if (!out.empty() && timing_is_over()) return out;  // a second or more each
-      std::string name = cat(i + (mode == CUDNN_HEUR_MODE_FALLBACK ? kCudnnProposals / 2 : 0));
-      if (!wishes.only.empty() && wishes.only != name) continue;
-      cudnnBackendDescriptor_t config = configs[static_cast<size_t>(i)];
-      DescriptorHandle engine;
-      PELTON_CUDA(c.cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, engine.out()));
-      cudnnBackendDescriptor_t e = engine.get();
-      int64_t one = 0;
-      if (c.cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
-                                     &one, &e) != CUDNN_STATUS_SUCCESS)
-        continue;
-      const auto numeric = notes_of<cudnnBackendNumericalNote_t>(
-          e, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
-      const auto behaviour = notes_of<cudnnBackendBehaviorNote_t>(
-          e, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE, CUDNN_BEHAVIOR_NOTE_TYPE_COUNT);
-      if (holds(numeric, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) ||
-          holds(numeric, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) ||
-          holds(numeric, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION) ||
-          holds(numeric, CUDNN_NUMERICAL_NOTE_WINOGRAD) ||
-          holds(numeric, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4) ||
-          holds(numeric, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6) ||
-          holds(numeric, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13) ||
-          holds(numeric, CUDNN_NUMERICAL_NOTE_FFT) ||
-          (!wishes.tensor_cores && holds(numeric, CUDNN_NUMERICAL_NOTE_TENSOR_CORE)) ||
-          (!wishes.compiled_at_run_time && holds(behaviour, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION)))
-        continue;
-      DescriptorHandle plan;
-      if (c.cudnnBackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, plan.out()) !=
-              CUDNN_STATUS_SUCCESS ||
-          c.cudnnBackendSetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
-                                     CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &config) != CUDNN_STATUS_SUCCESS ||
-          c.cudnnBackendSetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1,
-                                     &handle_) != CUDNN_STATUS_SUCCESS ||
-          c.cudnnBackendFinalize(plan.get()) != CUDNN_STATUS_SUCCESS)
-        continue;
-      int64_t workspace = 0;
-      (void)c.cudnnBackendGetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64,
-                                       1, &one, &workspace);
-      out.push_back(std::make_shared<CudnnPlan>(std::move(plan), ids_, workspace, std::move(name)));
-    }
-  }
-  return out;
 }
 
 }  // namespace pelton::backend::cuda

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/handles.h"
+#include "backend/cuda/conv/cudnn_machine.h"
 #include "tensor/dtype.h"
 
 namespace pelton::backend::cuda {
@@ -18,17 +18,20 @@ namespace pelton::backend::cuda {
 // One way to run a graph. Any thread and stream may run it.
 class CudnnPlan {
  public:
-  CudnnPlan(DescriptorHandle plan, std::vector<int64_t> ids, int64_t workspace_bytes, std::string name);
+  // `key`: under which it is kept; empty: it is.
+  CudnnPlan(DescriptorHandle plan, std::vector<int64_t> ids, std::string name, std::string key);
   int64_t workspace_bytes() const { return workspace_bytes_; }
   const std::string& name() const { return name_; }  // "3": its place among the heuristics' proposals
   // `pointers`: one for each id of the graph's real tensors, in the order they were made.
   void run(const std::vector<void*>& pointers, void* workspace, cudaStream_t stream) const;
+  // As text, with the kernel that was compiled for it, so that it need not be made again (kept.h).
+  void keep() const;
 
  private:
   DescriptorHandle plan_;
   std::vector<int64_t> ids_;
-  int64_t workspace_bytes_;
-  std::string name_;
+  int64_t workspace_bytes_ = 0;
+  std::string name_, key_;
 };
 
 struct CudnnPlanWishes {
@@ -43,7 +46,7 @@ inline constexpr int kCudnnProposals = 32;
 
 class CudnnGraph {
  public:
-  explicit CudnnGraph(cudnnHandle_t handle) : handle_(handle) {}
+  explicit CudnnGraph(CudnnMachine machine) : machine_(std::move(machine)) {}
 
   using TensorRef = int;  // index; -1: none
   // Real tensors take pointers at each run; virtual ones live inside a plan. The first kind must be made in
@@ -67,8 +70,13 @@ class CudnnGraph {
   void at_least(TensorRef x, TensorRef b, TensorRef y);                 // y = x >= b
   void select(TensorRef x, TensorRef b, TensorRef where, TensorRef y);  // y = where ? x : b
 
-  // Best first by cuDNN's estimate; empty if it does not take the graph.
-  std::vector<std::shared_ptr<const CudnnPlan>> plans(const CudnnPlanWishes& wishes);
+  // Best first by cuDNN's estimate; empty if it does not take the graph. Plans that are kept are not made
+  // again.
+  using Plans = std::vector<std::shared_ptr<const CudnnPlan>>;
+  Plans plans(const CudnnPlanWishes& wishes);
+  // The same for a GPU that is not here, kept for the process that has it; how many. Without a driver's
+  // library those are left out that cuDNN compiles a kernel for.
+  size_t keep_plans(const CudnnPlanWishes& wishes);
 
  private:
   struct Descriptor;
@@ -87,9 +95,14 @@ class CudnnGraph {
   TensorRef tensor(cudnnDataType_t type, const std::vector<int64_t>& dims,
                    const std::vector<int64_t>& strides, bool real, bool on_host);
   cudnnBackendDescriptor_t at(TensorRef t) const { return tensors_[static_cast<size_t>(t)]; }
+  std::string key_of(const CudnnPlanWishes& wishes, const std::string& plan) const;
+  std::shared_ptr<const CudnnPlan> kept_plan(const CudnnPlanWishes& wishes, const std::string& name) const;
+  Plans kept_plans(const CudnnPlanWishes& wishes) const;
+  Plans made_plans(const CudnnPlanWishes& wishes);
 
-  cudnnHandle_t handle_;
-  bool ok_ = true;  // every call so far worked
+  CudnnMachine machine_;
+  bool ok_ = true;    // every call so far worked
+  std::string text_;  // what the graph is, for keys
   std::vector<DescriptorHandle> owned_;
   std::vector<cudnnBackendDescriptor_t> tensors_, operations_;
   std::vector<int64_t> ids_;  // of real tensors

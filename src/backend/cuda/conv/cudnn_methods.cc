@@ -52,6 +52,7 @@ class CudnnMethod final : public ConvMethod {
   std::string name() const override { return cat(prefix(fused_), plan_->name()); }
   int64_t scratch_bytes() const override { return weights_.scratch_bytes() + plan_->workspace_bytes(); }
   Packed packed() const override { return weights_.packed(); }
+  void chosen() const override { plan_->keep(); }
   void run(const ConvBuffers& b, cudaStream_t stream) const override {
     const void* w = weights_.get(b, b.scratch, stream);
     std::vector<void*> pointers = {const_cast<void*>(b.x), const_cast<void*>(w), b.y};
@@ -85,6 +86,57 @@ bool fusable(const ConvProblem& p) {
   return p.steps.form.count > 0;
 }
 
+bool takes(const ConvProblem& p) {
+  if (!(p.channels_last() || p.plain())) return false;
+  for (const Dims* pads : {&p.window.low, &p.window.high})
+    for (int64_t v : *pads)
+      if (v < 0) return false;
+  return true;
+}
+
+CudnnGraph graph_of(const ConvProblem& p, bool fused, CudnnMachine machine) {
+  const bool last = p.channels_last();
+  const Dims x = widened(p.x.dims), y = widened(p.y.dims), w = widened(p.w);
+  CudnnGraph::Window window = widened_window(p.window);
+  if (p.transposed)
+    // The library derives the operand's size from the result's; pads it does not see are rows cut off.
+    for (size_t i = 0, skip = window.high.size() - p.window.output_padding.size();
+         i < p.window.output_padding.size(); ++i)
+      window.high[skip + i] = std::max<int64_t>(0, window.high[skip + i] - p.window.output_padding[i]);
+  CudnnGraph g(std::move(machine));
+  const TensorRef tx = g.tensor(p.x.dtype, x, channel_strides(x, last)),
+                  tw = g.tensor(p.x.dtype, w, channel_strides(w, last)),
+                  ty = g.tensor(p.y.dtype, y, channel_strides(y, last));
+  const int count = fused ? p.steps.form.count : 0;
+  std::vector<TensorRef> operands;
+  for (int i = 0; i < count; ++i) {
+    const S& s = p.steps.form.steps[i];
+    if (s.where == S::none) {
+      operands.push_back(-1);
+      continue;
+    }
+    Dims d(y.size(), 1);
+    if (s.where == S::full) d = y;
+    if (s.where == S::channel) d[1] = y[1];
+    const DType type = s.type == Elem::f32 ? DType::f32 : s.type == Elem::f16 ? DType::f16 : DType::bf16;
+    operands.push_back(g.tensor(type, d, channel_strides(d, last)));
+  }
+  TensorRef value = count == 0 ? ty : g.tensor(DType::f32, y, channel_strides(y, last), false);
+  g.convolution(tx, tw, value, window, p.transposed);
+  for (int i = 0; i < count; ++i) {
+    const TensorRef next = i + 1 == count ? ty : g.tensor(DType::f32, y, channel_strides(y, last), false);
+    g.pointwise(*mode_of(p.steps.form.steps[i].op), value, operands[static_cast<size_t>(i)], next);
+    value = next;
+  }
+  return g;
+}
+
+CudnnPlanWishes wishes_of(const ConvProblem& p, bool fused, const std::string& only) {
+  return {.only = only,
+          .count = fused ? size_t{3} : size_t{4},
+          .tensor_cores = p.x.dtype != DType::f32 || p.tf32};
+}
+
 }  // namespace
 
 void add_cudnn_methods(const ConvProblem& p, const std::string& only, ConvMethods& to) {
@@ -93,57 +145,26 @@ void add_cudnn_methods(const ConvProblem& p, const std::string& only, ConvMethod
     log_debug(cat("no cuDNN: ", why));
     return;
   }
-  if (!(p.channels_last() || p.plain())) return;
-  const bool last = p.channels_last();
-  const Dims x = widened(p.x.dims), y = widened(p.y.dims), w = widened(p.w);
-  CudnnGraph::Window window = widened_window(p.window);
-  for (const Dims* pads : {&window.low, &window.high})
-    for (int64_t v : *pads)
-      if (v < 0) return;
-  if (p.transposed)
-    // The library derives the operand's size from the result's; pads it does not see are rows cut off.
-    for (size_t i = 0, skip = window.high.size() - p.window.output_padding.size();
-         i < p.window.output_padding.size(); ++i)
-      window.high[skip + i] = std::max<int64_t>(0, window.high[skip + i] - p.window.output_padding[i]);
-  const MovedWeights weights(p, last ? MovedWeights::Taps::middle : MovedWeights::Taps::last);
+  if (!takes(p)) return;
+  const MovedWeights weights(p, p.channels_last() ? MovedWeights::Taps::middle : MovedWeights::Taps::last);
   auto add = [&](bool fused) {
     std::string wanted;  // the one plan to make
     if (!only.empty()) {
       if (only.starts_with(prefix(true)) != fused) return;
       wanted = only.substr(std::string_view(prefix(fused)).size());
     }
-    CudnnGraph g(cudnn_handle(nullptr));
-    const TensorRef tx = g.tensor(p.x.dtype, x, channel_strides(x, last)),
-                    tw = g.tensor(p.x.dtype, w, channel_strides(w, last)),
-                    ty = g.tensor(p.y.dtype, y, channel_strides(y, last));
-    const int count = fused ? p.steps.form.count : 0;
-    std::vector<TensorRef> operands;
-    for (int i = 0; i < count; ++i) {
-      const S& s = p.steps.form.steps[i];
-      if (s.where == S::none) {
-        operands.push_back(-1);
-        continue;
-      }
-      Dims d(y.size(), 1);
-      if (s.where == S::full) d = y;
-      if (s.where == S::channel) d[1] = y[1];
-      const DType type = s.type == Elem::f32 ? DType::f32 : s.type == Elem::f16 ? DType::f16 : DType::bf16;
-      operands.push_back(g.tensor(type, d, channel_strides(d, last)));
-    }
-    TensorRef value = count == 0 ? ty : g.tensor(DType::f32, y, channel_strides(y, last), false);
-    g.convolution(tx, tw, value, window, p.transposed);
-    for (int i = 0; i < count; ++i) {
-      const TensorRef next = i + 1 == count ? ty : g.tensor(DType::f32, y, channel_strides(y, last), false);
-      g.pointwise(*mode_of(p.steps.form.steps[i].op), value, operands[static_cast<size_t>(i)], next);
-      value = next;
-    }
-    for (auto& plan : g.plans({.only = wanted,
-                      .count = fused ? size_t{3} : size_t{4},
-                      .tensor_cores = p.x.dtype != DType::f32 || p.tf32}))
+    for (auto& plan : graph_of(p, fused, cudnn_machine()).plans(wishes_of(p, fused, wanted)))
       to.push_back(std::make_unique<CudnnMethod>(std::move(plan), weights, fused, p));
   };
   if (fusable(p)) add(true);
   add(false);
+}
+
+size_t keep_cudnn_plans(const ConvProblem& p, const CudnnMachine& machine) {
+  if (!takes(p)) return 0;
+  size_t kept = graph_of(p, false, machine).keep_plans(wishes_of(p, false, ""));
+  if (fusable(p)) kept += graph_of(p, true, machine).keep_plans(wishes_of(p, true, ""));
+  return kept;
 }
 
 }  // namespace pelton::backend::cuda

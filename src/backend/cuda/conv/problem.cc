@@ -8,7 +8,7 @@
 
 namespace pelton::backend::cuda {
 
-ConvProblem::ConvProblem(const Instance& instance, const device::Target& target)
+ConvProblem::ConvProblem(const Instance& instance, const device::Target& target, bool here)
     : group(parse_group(instance.graph, instance.id, &instance, true)) {
   PELTON_CHECK(group.reason.empty(), group.reason);
   const ir::Node& n = group.node();
@@ -27,7 +27,7 @@ ConvProblem::ConvProblem(const Instance& instance, const device::Target& target)
   w_input = wo.input;
   gate_input = group.gate.input;
   const GroupOperand bias = group.operands.size() > 2 ? group.operands[2] : GroupOperand();
-  steps = plan_steps(group, bias, instance, sums);
+  steps = plan_steps(group, bias, instance, sums, here);
   multiprocessors = cuda::multiprocessors(target);
   tf32 = target.tf32;
 }

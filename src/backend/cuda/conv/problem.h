@@ -8,8 +8,11 @@
 
 namespace pelton::backend::cuda {
 
+struct CudnnMachine;
+
 struct ConvProblem {
-  ConvProblem(const Instance& instance, const device::Target& target);
+  // `here`: a GPU is, to which constant operands are copied.
+  ConvProblem(const Instance& instance, const device::Target& target, bool here = true);
 
   Group group;
   TensorSpec x, y;
@@ -48,6 +51,7 @@ class ConvMethod {
   virtual Packed packed() const { return {}; }  // null: reads ConvBuffers::w
   // In how many parts of the places it can sum up the results; 0: not.
   virtual int parts() const { return 0; }
+  virtual void chosen() const {}  // keeps what took long to make (kept.h)
   virtual void run(const ConvBuffers& buffers, cudaStream_t stream) const = 0;
 };
 using ConvMethods = std::vector<std::unique_ptr<ConvMethod>>;
@@ -64,6 +68,8 @@ void add_depthwise_methods(const ConvProblem& problem, ConvMethods& to);
 void add_stem_methods(const ConvProblem& problem, ConvMethods& to);
 void add_product_methods(const ConvProblem& problem, const std::string& only, ConvMethods& to);
 void add_cudnn_methods(const ConvProblem& problem, const std::string& only, ConvMethods& to);
+// The plans of the one before for a GPU that is not here, kept (kept.h); how many.
+size_t keep_cudnn_plans(const ConvProblem& problem, const CudnnMachine& machine);
 void add_direct_method(const ConvProblem& problem, ConvMethods& to);  // takes everything
 
 // Whether add_stem_methods() will have a way for this node at every size: of few channels, whose operand may

@@ -68,6 +68,7 @@ class CudnnMethod final : public WeightsMethod {
     return {};
   }
   int64_t scratch_bytes() const override { return between_bytes_ + plan_->workspace_bytes(); }
+  void chosen() const override { plan_->keep(); }
   void run(const WeightsBuffers& b, cudaStream_t stream) const override {
     void* made = between_bytes_ ? b.scratch : b.dw;
     plan_->run({const_cast<void*>(b.x), made, const_cast<void*>(b.g)},
@@ -168,7 +169,7 @@ void add_weights_cudnn(const WeightsProblem& p, const std::string& only, Weights
       if (narrow != (made != p.result)) return;
       wanted = only.substr(6, only.size() - 6 - (narrow ? kNarrow.size() : 0));
     }
-    CudnnGraph graph(cudnn_handle(nullptr));
+    CudnnGraph graph(cudnn_machine());
     const TensorRef tx = graph.tensor(p.x.dtype, x, channel_strides(x, last)),
                     tw = graph.tensor(made, dw, channel_strides(dw, last)),
                     tg = graph.tensor(p.g.dtype, g, channel_strides(g, last));

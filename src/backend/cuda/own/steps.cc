@@ -104,7 +104,7 @@ std::string refuse_steps(const Group& group, const ir::Graph& graph, ir::NodeId 
 }
 
 StepsPlan plan_steps(const Group& group, const GroupOperand& bias, const Instance& instance,
-                     const TensorSpec& result) {
+                     const TensorSpec& result, bool here) {
   StepsPlan plan;
   auto add = [&](S step, const GroupOperand* o) {
     Packed packed;
@@ -125,8 +125,9 @@ StepsPlan plan_steps(const Group& group, const GroupOperand& bias, const Instanc
         type = instance.inputs[static_cast<size_t>(input)].dtype;
       } else {
         type = o->constant.dtype();
-        packed = shared_packed(o->constant, "as it is",
-                               [&] { return upload(o->constant, "an operand of a group"); });
+        if (here)
+          packed = shared_packed(o->constant, "as it is",
+                                 [&] { return upload(o->constant, "an operand of a group"); });
       }
       step.type = elem(type);
     }

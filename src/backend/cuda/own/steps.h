@@ -19,8 +19,9 @@ struct StepsPlan {
   Epilogue bind(const RunArgs& args) const;
 };
 // `result`: as the contraction yields it. `bias`: the contraction's own, may be absent.
+// Constant operands are copied to the GPU, unless none is `here`.
 StepsPlan plan_steps(const Group& group, const GroupOperand& bias, const Instance& instance,
-                     const TensorSpec& result);
+                     const TensorSpec& result, bool here = true);
 
 // An activation without operands as a step; none for other ops.
 std::optional<EpilogueStep> step_of(const ir::Node& node);
