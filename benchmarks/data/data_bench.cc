@@ -21,6 +21,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <future>
 #include <thread>
 #include <vector>
 
@@ -203,6 +204,7 @@ void nvjpeg(const std::string& dir, int64_t batch, int lanes, double seconds) {
   form.dtype = DType::u8;
   form.channels_first = false;
   const int64_t size = int64_t{form.width} * form.height * 3;
+  set_threads(0);  // of those that ask about headers
   std::atomic<int64_t> asked{0}, done{0}, warm{0};
   std::atomic<bool> go{false};
   Stopwatch watch;
@@ -213,15 +215,27 @@ void nvjpeg(const std::string& dir, int64_t batch, int lanes, double seconds) {
       device->activate();
       const auto decoder = decoding->make_picture_decoder();
       const device::Memory out(device, size * batch, "decoded pictures");
-      std::vector<device::PictureJob> jobs;
+      std::vector<device::PictureJob> jobs, next;
       std::vector<uint8_t> taken(static_cast<size_t>(batch));
-      auto list = [&] {
-        jobs.clear();
+      // As in a pipeline, other threads ask about the headers of the next list meanwhile.
+      auto ask = [&] {
+        next.clear();
         for (int64_t i = 0; i < batch; ++i) {
-          jobs.push_back(prepared[static_cast<size_t>(asked++) % files.size()]);
-          jobs.back().out = out.bytes_at(i * size);
+          next.push_back(prepared[static_cast<size_t>(asked++) % files.size()]);
+          next.back().out = out.bytes_at(i * size);
         }
+        parallel_for(0, batch, 8, [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i)
+            if (!decoding->decodes(next[static_cast<size_t>(i)], 3))
+              fail(ErrorCode::bad_format, "the device does not take a file of the folder", dir);
+        });
+      };
+      ask();
+      auto list = [&] {
+        std::swap(jobs, next);
+        auto asking = std::async(std::launch::async, ask);
         decoder->run(jobs, form, taken);
+        asking.get();
         return std::ranges::count(taken, 1);
       };
       list();

@@ -96,6 +96,12 @@ int run_bench(data::Pipeline& p, const Options& o, const Globals& g) {
     table.row({name, fixed(ms, 3)});
     if (ms > worst) worst = ms, slowest = name;
   }
+  std::string pace = cat("threads: ", after.threads, " of the pool");
+  if (after.readers) append(pace, cat(" and ", after.readers, " more while reads wait"));
+  append(pace, cat(" (", fixed(100 * after.waiting, 1), " % of a sample's time is waiting for reads)"));
+  const std::string ahead = cat("made ahead: ", after.in_flight - 1, " batches (the slowest of late took ",
+                                fixed(after.slowest_batch_seconds * 1e3, 1), " ms, one is taken every ",
+                                fixed(after.period_seconds * 1e3, 1), " ms)");
   const double busy = used / wall / threads();
   const std::string limit =
       busy > 0.8 ? cat("the CPU, mostly in ", slowest) : cat("waiting, mostly in ", slowest);
@@ -104,6 +110,10 @@ int run_bench(data::Pipeline& p, const Options& o, const Globals& g) {
                      {"seconds", wall},
                      {"batch", o.batch},
                      {"threads", threads()},
+                     {"readers", after.readers},
+                     {"waiting_for_reads", after.waiting},
+                     {"slowest_batch_ms", after.slowest_batch_seconds * 1e3},
+                     {"batch_period_ms", after.period_seconds * 1e3},
                      {"cpu_ms_per_sample", used * 1e3 / n},
                      {"cpu_busy", busy},
                      {"limited_by", limit},
@@ -122,7 +132,7 @@ int run_bench(data::Pipeline& p, const Options& o, const Globals& g) {
   emit(g, json,
        {cat(fixed(n / wall, 1), " samples/s with ", threads(), " threads; ", fixed(used * 1e3 / n, 3),
             " ms of CPU a sample"),
-        cat("limited by ", limit),
+        cat("limited by ", limit), pace, ahead,
         cat("memory ", bytes_text(static_cast<double>(resident_bytes())), ", batches in flight ",
             after.in_flight, " of ", bytes_text(static_cast<double>(after.batch_bytes)),
             after.cached_samples ? cat(", ", after.cached_samples, " samples cached in ",

@@ -35,6 +35,10 @@ void copy_block(const uint8_t* from, const Dims& from_dims, uint8_t* to, const D
   }
 }
 
+int picture_channels(const PixelFormat& format, const Dims& dims) {
+  return static_cast<int>(dims[format.channels_first ? 0 : 2]);
+}
+
 const Tensor* Batch::find(std::string_view name) const {
   for (const auto& [key, value] : fields)
     if (key == name) return &value;
@@ -103,7 +107,7 @@ BatchBuilder::BatchBuilder(const SamplePlan& plan, int64_t count, std::shared_pt
   }
 }
 
-void BatchBuilder::put(int64_t slot, Sample& s, bool may_leave) {
+void BatchBuilder::put(int64_t slot, Sample& s, const device::PictureDevice* device) {
   const size_t at = static_cast<size_t>(slot);
   auto row_of = [&](std::string_view name) {
     for (size_t i = 0; i < plan_.size(); ++i)
@@ -129,7 +133,13 @@ void BatchBuilder::put(int64_t slot, Sample& s, bool may_leave) {
     const FieldPlan& f = plan_[row];
     const Dims dims = s.image->dims(s.format);
     if (dims == f.dims && s.format.dtype == f.dtype) {
-      if (auto job = may_leave ? s.image->device_job() : std::nullopt) {
+      auto job = device ? s.image->device_job() : std::nullopt;
+      if (job && !device->decodes(*job, picture_channels(s.format, dims))) {
+        job.reset();
+        std::lock_guard lock(mutex_);
+        ++refused_;
+      }
+      if (job) {
         std::lock_guard lock(mutex_);
         left_format_ = s.format;
         left_.push_back({slot, std::move(*s.image), std::move(*job)});

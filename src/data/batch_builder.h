@@ -11,6 +11,7 @@
 #include "data/buffer_pool.h"
 #include "data/sample.h"
 #include "device/device.h"
+#include "device/picture_decoder.h"
 
 namespace pelton::data {
 
@@ -29,18 +30,21 @@ int64_t plan_bytes(const SamplePlan& plan);
 void copy_block(const uint8_t* from, const Dims& from_dims, uint8_t* to, const Dims& to_dims,
                 const Dims& block, size_t element);
 
+int picture_channels(const PixelFormat& format, const Dims& dims);
+
 class BatchBuilder {
  public:
   BatchBuilder(const SamplePlan& plan, int64_t count, std::shared_ptr<BufferPool> buffers);
-  // Any thread, once for each slot. Carries out what is pending on the picture, or, with `may_leave`, leaves
-  // it to the device.
-  void put(int64_t slot, Sample& sample, bool may_leave = false);
+  // Any thread, once for each slot. Carries out what is pending on the picture, or leaves it to the device,
+  // when there is one whose decoder takes the file by its header.
+  void put(int64_t slot, Sample& sample, const device::PictureDevice* device = nullptr);
 
   // The device's part, by one thread, while no put() runs. run_jobs() carries out the jobs there are and
-  // returns the slots that the decoder did not take, for a put() without may_leave. When there are no jobs
+  // returns the slots that the decoder did not take, for a put() without a device. When there are no jobs
   // left, gather() brings the field "image" together: in the device's memory, or, when that is not wanted or
   // the pictures differ in size, on the host. It waits for the copies. `blank`: as for build().
   int64_t jobs() const { return std::ssize(left_); }
+  int64_t take_refused() { return std::exchange(refused_, 0); }  // by their headers, since the last call
   std::vector<int64_t> run_jobs(device::PictureDecoder& decoder);
   void gather(device::Stream& stream, const std::vector<uint8_t>& blank, bool on_device);
 
@@ -73,6 +77,7 @@ class BatchBuilder {
   std::vector<Loose> loose_;  // values that do not fit the plan
   std::vector<Left> left_;    // to the device
   PixelFormat left_format_;
+  int64_t refused_ = 0;
   std::vector<uint8_t> there_;       // by slot: the picture is in device_ and not in buffers_
   std::shared_ptr<uint8_t> device_;  // [count, dims] of the field "image"
   bool stays_ = false;               // gather() has left the field there

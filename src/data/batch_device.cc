@@ -19,7 +19,7 @@ std::vector<int64_t> BatchBuilder::run_jobs(device::PictureDecoder& decoder) {
   const PixelFormat& f = left_format_;
   const Dims& dims = plan_[row].dims;
   form.channels_first = f.channels_first;
-  form.channels = static_cast<int>(dims[f.channels_first ? 0 : 2]);
+  form.channels = picture_channels(f, dims);
   form.height = static_cast<int>(dims[f.channels_first ? 1 : 0]);
   form.width = static_cast<int>(dims[f.channels_first ? 2 : 1]);
   form.dtype = f.dtype;

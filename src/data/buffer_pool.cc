@@ -75,6 +75,12 @@ std::shared_ptr<uint8_t> BufferPool::get_on_device(size_t bytes) {
   return take(bytes, true);
 }
 
+void BufferPool::keep(size_t count) {
+  std::lock_guard lock(mutex_);
+  keep_ = count;
+  for (; spare_.size() > count; spare_.pop_back()) drop(spare_.back());
+}
+
 void BufferPool::put(Block block) {
   {
     std::lock_guard lock(mutex_);

@@ -15,10 +15,10 @@ namespace pelton::data {
 
 class BufferPool : public std::enable_shared_from_this<BufferPool> {
  public:
-  // `keep`: spare buffers kept. `device` may be null.
-  explicit BufferPool(size_t keep, std::shared_ptr<device::Device> device = nullptr)
-      : keep_(keep), device_(std::move(device)) {}
+  // `device` may be null.
+  explicit BufferPool(std::shared_ptr<device::Device> device = nullptr) : device_(std::move(device)) {}
   ~BufferPool();
+  void keep(size_t count);                               // spare buffers at most; 0 until it is said
   std::shared_ptr<uint8_t> get(size_t bytes);            // 64-byte aligned; may outlive the pool
   std::shared_ptr<uint8_t> get_on_device(size_t bytes);  // the device's memory; may outlive the pool
 
@@ -34,7 +34,7 @@ class BufferPool : public std::enable_shared_from_this<BufferPool> {
   Block make(size_t bytes, bool on_device);
   static void drop(Block& block);
   void put(Block block);
-  size_t keep_;
+  size_t keep_ = 0;
   std::shared_ptr<device::Device> device_;
   std::mutex mutex_;
   std::vector<Block> spare_;

@@ -7,6 +7,7 @@ DevicePass::DevicePass(std::shared_ptr<device::Device> device, int64_t lanes) : 
   auto* decoding = dynamic_cast<device::PictureDevice*>(device_.get());
   if (!decoding)
     fail(ErrorCode::no_device, cat("device = \"gpu\": ", device_->target().name, " decodes no pictures"));
+  decoding_ = decoding;
   device_->activate();
   for (int64_t i = 0; i < lanes; ++i) {
     decoders_.push_back(decoding->make_picture_decoder());

@@ -28,10 +28,12 @@ class DevicePass {
   DevicePass(const DevicePass&) = delete;
   // Any thread. `work` runs on a thread of the pass, with the device current; it does not throw.
   void submit(std::function<void(DeviceLane)> work);
+  const device::PictureDevice& pictures() const { return *decoding_; }
 
  private:
   void serve(DeviceLane lane);
   std::shared_ptr<device::Device> device_;
+  const device::PictureDevice* decoding_ = nullptr;  // the same
   std::vector<std::unique_ptr<device::PictureDecoder>> decoders_;
   std::vector<std::unique_ptr<device::Stream>> streams_;
   std::mutex mutex_;

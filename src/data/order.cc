@@ -75,8 +75,7 @@ int64_t Order::shard_of(int64_t epoch) const {
 
 int64_t Order::count(int64_t epoch, int64_t step) const {
   if (o_.last != LastBatch::partial) return o_.batch;
-  const int64_t shard = shard_of(epoch), mine = begin(shard + 1) - begin(shard);
-  return std::clamp<int64_t>(mine - step * o_.batch, 1, o_.batch);
+  return std::clamp<int64_t>(shard_samples(epoch) - step * o_.batch, 1, o_.batch);
 }
 
 // The sample at a place of the epoch's order.
@@ -93,20 +92,24 @@ int64_t Order::shuffled(int64_t epoch, int64_t place) const {
   return (shift + block * w + inner(place % w)) % n;
 }
 
-Order::Item Order::unsorted(int64_t epoch, int64_t step, int64_t i) const {
+int64_t Order::shard_samples(int64_t epoch) const {
   const int64_t shard = shard_of(epoch);
-  const int64_t first = begin(shard), mine = begin(shard + 1) - first;
-  const int64_t wanted = step * o_.batch + i;
-  const bool padding = wanted >= mine;
-  int64_t at = wanted % mine;
-  if (!o_.shuffle) return {first + at, padding};
+  return begin(shard + 1) - begin(shard);
+}
+
+int64_t Order::of_shard(int64_t epoch, int64_t k) const {
+  const int64_t first = begin(shard_of(epoch));
+  if (!o_.shuffle) return first + k;
+  if (!o_.stick) return shuffled(epoch, first + k);
   // Epoch 2^32 - 1 of the seed's streams orders the samples once for all when shards keep theirs.
-  if (o_.stick) {
-    const Permutation global(o_.seed, 0xffffffffu, o_.samples),
-        inner(o_.seed ^ 0x9e3779b97f4a7c15u, static_cast<uint64_t>(epoch), mine);
-    return {global(first + inner(at)), padding};
-  }
-  return {shuffled(epoch, first + at), padding};
+  const Permutation global(o_.seed, 0xffffffffu, o_.samples),
+      inner(o_.seed ^ 0x9e3779b97f4a7c15u, static_cast<uint64_t>(epoch), shard_samples(epoch));
+  return global(first + inner(k));
+}
+
+Order::Item Order::unsorted(int64_t epoch, int64_t step, int64_t i) const {
+  const int64_t mine = shard_samples(epoch), wanted = step * o_.batch + i;
+  return {of_shard(epoch, wanted % mine), wanted >= mine};
 }
 
 Order::Item Order::at(int64_t epoch, int64_t step, int64_t i) const {

@@ -56,6 +56,9 @@ class Order {
     bool padding;   // repeated only to keep steps equal
   };
   Item at(int64_t epoch, int64_t step, int64_t i) const;
+  // Samples of this shard in an epoch, and the k-th of them before any sorting.
+  int64_t shard_samples(int64_t epoch) const;
+  int64_t of_shard(int64_t epoch, int64_t k) const;
   // "1281167 samples in 8 shards of 160145 or 160146: 626 steps of 256, 40 repeated, 0 dropped"
   std::string str() const;
   const OrderOptions& options() const { return o_; }

@@ -2,202 +2,24 @@
 #include "data/pipeline.h"
 
 #include <algorithm>
-#include <atomic>
 #include <charconv>
-#include <condition_variable>
-#include <deque>
 #include <functional>
-#include <map>
-#include <mutex>
+#include <limits>
 
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/thread_pool.h"
-#include "data/batch_builder.h"
-#include "data/device_pass.h"
 #include "data/evaluation.h"
 #include "data/lower.h"
-#include "data/stages.h"
+#include "data/making.h"
 
 namespace pelton::data {
 namespace {
 
-constexpr int kReplacements = 16;  // other samples tried for a bad one
 constexpr int64_t kProbed = 100;   // samples tried until one can be read
 constexpr int64_t kBadGrace = 10;  // bad samples that never stop a run, unless bad_limit is 0
 constexpr int64_t kLanes = 2;  // batches that a device decodes at once: one is prepared while the other runs
-
-// One batch in the making.
-struct Work {
-  int64_t epoch = 0, step = 0, count = 0;
-  std::unique_ptr<BatchBuilder> builder;
-  std::vector<Order::Item> items;
-  std::vector<uint8_t> blank;  // slots without a sample; each written by its own task only
-  int64_t left = 0;            // slots to do, and one for the device's part; guarded by Core::mutex
-  std::vector<BadSample> bad;  // guarded by Core::mutex
-  std::exception_ptr fatal;    // guarded by Core::mutex
-};
-
-struct Slot {
-  std::shared_ptr<Work> work;
-  int64_t at = 0;
-  bool on_host = false;  // the device's decoder did not take it
-};
-
-// What a pipeline and the pool's tasks share; the tasks keep it alive.
-struct Core : std::enable_shared_from_this<Core> {
-  Core(SampleMaker m, Order o) : maker(std::move(m)), order(std::move(o)) {}
-  SampleMaker maker;
-  Order order;
-  SamplePlan plan;
-  std::atomic<int64_t> finish_ns{0};
-  std::atomic<bool> closing{false};  // reads that wait for a server end early
-
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::deque<Slot> queue;  // to do
-  int runners = 0, working = 0;
-  bool stopping = false;
-  int64_t samples = 0, bad = 0, decoded_on_device = 0, left_to_host = 0;
-  std::map<std::string, int64_t> reasons;
-  DevicePass* pass = nullptr;  // the pipeline's, which outlives all that is being worked on
-  bool stays = false;          // the field "image" stays on the device
-
-  void process(Work& work, int64_t slot, bool on_host);
-  bool run_one(std::unique_lock<std::mutex>& lock);
-  void run_on_device(const std::shared_ptr<Work>& work, DeviceLane lane);
-  void start_runners(size_t at_most);
-  void drain();
-  void reopen();
-};
-
-bool is_fatal(ErrorCode c) {
-  return c == ErrorCode::usage || c == ErrorCode::internal || c == ErrorCode::bad_name ||
-         c == ErrorCode::out_of_memory || c == ErrorCode::cancelled;
-}
-
-void Core::process(Work& work, int64_t slot, bool on_host) {
-  Order::Item& item = work.items[static_cast<size_t>(slot)];
-  const PipelineSpec& spec = maker.spec();
-  const int64_t asked = item.index;
-  const GiveUpScope until(closing);
-  for (int attempt = 0;; ++attempt) {
-    std::string op;
-    Sample sample;
-    try {
-      sample = maker.make(item.index, work.epoch, &op);
-      op = sample.image ? "decode" : "batch";
-      const int64_t before = now_ns();
-      try {
-        work.builder->put(slot, sample, pass && !on_host);
-      } catch (const Error& e) {
-        throw e.within(sample.origin.str());
-      }
-      finish_ns.fetch_add(now_ns() - before, std::memory_order_relaxed);
-      return;
-    } catch (const Error& e) {
-      if (closing.load(std::memory_order_relaxed)) break;
-      std::lock_guard lock(mutex);
-      const bool raise = is_fatal(e.code()) || spec.bad_samples == "raise";
-      work.bad.push_back({work.epoch, work.step, item.index, e.where(), op, e.message()});
-      ++bad;
-      if (reasons.size() < 1000) ++reasons[cat(op, ": ", e.message())];
-      if (raise && !work.fatal)
-        work.fatal = std::make_exception_ptr(e.within(cat("sample ", item.index, ", ", op)));
-      if (raise || spec.bad_samples != "replace" || attempt == kReplacements) break;
-    }
-    item.index = Draw(spec.seed, static_cast<uint64_t>(work.epoch), static_cast<uint64_t>(asked), 0xffffffffu)
-                     .below(static_cast<uint32_t>(attempt), order.options().samples);
-  }
-  work.blank[static_cast<size_t>(slot)] = 1;
-}
-
-// Does one queued slot; false when there is none. Called and left with the lock held.
-bool Core::run_one(std::unique_lock<std::mutex>& lock) {
-  if (stopping || queue.empty()) return false;
-  const Slot slot = std::move(queue.front());
-  Work& work = *slot.work;
-  queue.pop_front();
-  ++working;
-  lock.unlock();
-  std::exception_ptr error;
-  try {
-    process(work, slot.at, slot.on_host);
-  } catch (...) {
-    error = std::current_exception();
-  }
-  lock.lock();
-  --working;
-  samples += !slot.on_host;
-  if (error && !work.fatal) work.fatal = error;
-  if (--work.left == 1 && pass && !stopping) {
-    ++working;
-    pass->submit([core = shared_from_this(), shared = slot.work](DeviceLane lane) {
-      core->run_on_device(shared, lane);
-    });
-  }
-  if (work.left == 0 || stopping || working == 0) changed.notify_all();
-  return true;
-}
-
-// The device's part of a batch whose slots are done. What its decoder does not take goes back to the pool.
-void Core::run_on_device(const std::shared_ptr<Work>& work, DeviceLane lane) {
-  std::vector<int64_t> again;
-  std::exception_ptr error;
-  int64_t asked = 0;
-  try {
-    asked = work->builder->jobs();
-    again = work->builder->run_jobs(lane.decoder);
-    if (again.empty()) {
-      const bool all_kept = maker.spec().bad_samples != "skip" || std::ranges::count(work->blank, 1) == 0;
-      work->builder->gather(lane.stream, work->blank, stays && all_kept);
-    }
-  } catch (...) {
-    error = std::current_exception();
-  }
-  std::lock_guard lock(mutex);
-  --working;
-  const auto back = std::ssize(again);
-  decoded_on_device += error ? 0 : asked - back;
-  left_to_host += back;
-  if (error && !work->fatal) work->fatal = error;
-  if (again.empty()) {
-    --work->left;
-  } else if (!stopping) {
-    work->left += back;
-    for (auto slot = again.rbegin(); slot != again.rend(); ++slot) queue.push_front({work, *slot, true});
-    start_runners(again.size());
-  }
-  changed.notify_all();
-}
-
-// Called with the lock held.
-void Core::start_runners(size_t at_most) {
-  for (const int wanted = static_cast<int>(std::min(static_cast<size_t>(threads() - 1), at_most));
-       runners < wanted; ++runners)
-    spawn([core = shared_from_this()] {
-      std::unique_lock inner(core->mutex);
-      while (core->run_one(inner)) {
-      }
-      --core->runners;
-    });
-}
-
-// Forgets what is queued and waits for what is being worked on; nothing is worked on from then on.
-void Core::drain() {
-  std::unique_lock lock(mutex);
-  stopping = true;
-  closing = true;
-  queue.clear();
-  changed.wait(lock, [&] { return working == 0; });
-}
-
-void Core::reopen() {
-  std::lock_guard lock(mutex);
-  stopping = false;
-  closing = false;
-}
 
 Order order_of(const PipelineSpec& spec, const Source& source, const RunOptions& o) {
   OrderOptions order;
@@ -265,16 +87,17 @@ struct Pipeline::Impl {
   Impl(const PipelineSpec& spec, std::shared_ptr<const Source> source, RunOptions o)
       : options(o),
         parts(spec, *source, o),
-        core(std::make_shared<Core>(SampleMaker(parts.host, source), order_of(spec, *source, o))) {
-    if (options.prefetch < 1)
-      fail(ErrorCode::usage, cat("prefetch is ", options.prefetch, ", not at least 1"));
+        core(std::make_shared<Making>(SampleMaker(parts.host, source), order_of(spec, *source, o))) {
+    if (options.prefetch < 0)
+      fail(ErrorCode::usage, cat("prefetch is ", options.prefetch), "",
+           "use 1 or more, or 0 for as many as measured rates ask for");
     const StageSpec* decode = decode_on_device(core->maker.spec());
     if (!decode) return;
     if (!options.device)
       fail(ErrorCode::no_device, "device = \"gpu\": nothing here runs on a GPU", decode->where,
            "train with --device cuda, set RunOptions::device, or leave 'device' out");
     core->stays = options.on_device && !core->maker.works_on_batches();
-    pass = std::make_unique<DevicePass>(options.device, std::min<int64_t>(kLanes, options.prefetch + 1));
+    pass = std::make_unique<DevicePass>(options.device, kLanes);
     core->pass = pass.get();
   }
 
@@ -284,8 +107,12 @@ struct Pipeline::Impl {
     const int64_t n = core->order.options().samples, first = core->order.at(epoch, 0, 0).index;
     for (int64_t i = 0; i < std::min(n, kProbed); ++i) {
       try {
-        Sample s = core->maker.make((first + i) % n, epoch);
+        int64_t waited_ns = 0;
+        const Stopwatch watch;
+        Sample s = core->maker.make((first + i) % n, epoch, nullptr, &waited_ns);
         core->plan = plan_of(s);
+        std::lock_guard lock(core->mutex);
+        core->pace.sample_made(watch.elapsed_ns(), waited_ns);
         break;
       } catch (const Error& e) {
         if (is_fatal(e.code())) throw;
@@ -297,19 +124,30 @@ struct Pipeline::Impl {
            cat("none of the first ", std::min(n, kProbed),
                " samples can be read; the first one: ", first_error),
            core->maker.spec().name);
-    window = options.prefetch + 1;
+    buffers = std::make_shared<BufferPool>(options.device);
+    set_window();
     keep_budget(plan_bytes(core->plan) * options.batch);
+  }
+
+  // How many batches may be in flight, the one that the consumer waits for among them.
+  void set_window() {
+    int64_t ahead = options.prefetch;
+    if (ahead == 0) {
+      std::lock_guard lock(core->mutex);
+      ahead = core->pace.ahead(options.batch);
+    }
+    window = std::min(ahead + 1, fit);
     // Batches that the consumer holds: two, and as many again that are on their way to a device.
     const int64_t held = options.device ? 4 : 2;
     const size_t fields = core->plan.size() + (pass ? 1 : 0);
-    buffers = std::make_shared<BufferPool>(static_cast<size_t>(window + held) * fields, options.device);
+    buffers->keep(static_cast<size_t>(window + held) * fields);
   }
 
   // A batch takes so many bytes: as the plan says, or as one of larger samples turned out. From now on no
   // more of them are in flight than the budget holds.
   void keep_budget(int64_t bytes) {
     if (bytes <= batch_bytes) return;
-    const int64_t fit = options.memory_budget_bytes / bytes;
+    fit = options.memory_budget_bytes / bytes;
     if (fit < 1)
       fail(ErrorCode::limit,
            cat("one batch takes ", bytes, " bytes, the memory budget is ", options.memory_budget_bytes),
@@ -318,7 +156,7 @@ struct Pipeline::Impl {
     if (fit >= window) return;
     log_warn("data: ", fit, " instead of ", window, " batches in flight, to stay within ",
              options.memory_budget_bytes, " bytes");
-    window = fit;
+    set_window();
   }
 
   void enqueue() {
@@ -334,34 +172,52 @@ struct Pipeline::Impl {
       work->blank.assign(static_cast<size_t>(work->count), 0);
       if (++next_step == core->order.steps()) next_step = 0, ++next_epoch;
       works.push_back(work);
-      std::lock_guard lock(core->mutex);
-      for (int64_t i = 0; i < work->count; ++i) core->queue.push_back({work, i});
+      core->enqueue(work);
     }
-    // The consumer works too while it waits, so it needs one helper fewer than there are threads.
-    std::lock_guard lock(core->mutex);
-    core->start_runners(core->queue.size());
   }
 
   void check_limit() {
     const double limit = core->maker.spec().bad_limit;
-    const int64_t allowed = static_cast<int64_t>(limit * static_cast<double>(core->samples));
+    const int64_t tried = core->samples + core->replacements;
+    const auto allowed = static_cast<int64_t>(limit * static_cast<double>(tried));
     if (core->bad <= allowed || (limit > 0 && core->bad <= kBadGrace)) return;
     const auto top = std::ranges::max_element(core->reasons, {}, [](const auto& r) { return r.second; });
     fail(ErrorCode::limit,
-         cat(core->bad, " of ", core->samples, " samples could not be used, above bad_limit = ", limit,
+         cat(core->bad, " of ", tried, " samples could not be used, above bad_limit = ", limit,
              "; most often: ", top->first, " (", top->second, " times)"),
          core->maker.spec().name, "run pelton data --verify to list the bad samples");
   }
 
   RunOptions options;
   Parts parts;
-  std::shared_ptr<Core> core;
+  std::shared_ptr<Making> core;
   std::shared_ptr<BufferPool> buffers;
-  std::unique_ptr<DevicePass> pass;         // with a decode stage on the device
-  std::deque<std::shared_ptr<Work>> works;  // in flight, oldest first
-  int64_t epoch = 0, step = 0;              // of the batch that next() gives next
-  int64_t next_epoch = 0, next_step = 0;    // of the batch that is queued next
+  std::unique_ptr<DevicePass> pass;                   // with a decode stage on the device
+  std::deque<std::shared_ptr<Work>> works;            // in flight, oldest first
+  int64_t epoch = 0, step = 0;                        // of the batch that next() gives next
+  int64_t next_epoch = 0, next_step = 0;              // of the batch that is queued next
+  int64_t fit = std::numeric_limits<int64_t>::max();  // batches within the memory budget
   int64_t window = 0, batch_bytes = 0, batches = 0, wait_ns = 0;
+
+  // When, by which thread, and at which of its CPU times next() last gave a batch.
+  struct Left {
+    int64_t ns = 0, cpu_ns = 0;
+    std::thread::id thread;
+  } left;
+  // The consumer asks for a batch: how long it was away, and how much of that on the CPU.
+  std::pair<int64_t, int64_t> come(int64_t now) const {
+    const int64_t away = left.ns ? now - left.ns : 0;
+    const bool known = left.thread == std::this_thread::get_id();
+    return {away, known ? thread_cpu_ns() - left.cpu_ns : away};
+  }
+  void leave(std::pair<int64_t, int64_t> away) {
+    const Left now{now_ns(), thread_cpu_ns(), std::this_thread::get_id()};
+    std::lock_guard lock(core->mutex);
+    if (left.ns) core->pace.batch_taken(now.ns - left.ns, away.first, away.second);
+    left = now;
+    core->consumer_away = true;
+    core->wake_helpers();
+  }
 };
 
 Pipeline::Pipeline(PipelineSpec spec, RunOptions options)
@@ -375,25 +231,26 @@ Pipeline::Pipeline(PipelineSpec spec, std::shared_ptr<const Source> source, RunO
 
 Pipeline::~Pipeline() {
   impl_->core->drain();  // tasks that start later see that it is stopping, and leave
+  impl_->core->end_helpers();
 }
 
 bool Pipeline::next(Batch& batch) {
   Impl& m = *impl_;
-  Core& core = *m.core;
+  Making& core = *m.core;
   if (m.step == core.order.steps()) {
     m.step = 0;
     ++m.epoch;
     return false;
   }
   const int64_t before = now_ns();
+  const auto away = m.come(before);
   if (core.plan.empty()) m.learn_plan();
   m.enqueue();
   std::shared_ptr<Work> work = m.works.front();
   {
     std::unique_lock lock(core.mutex);
-    while (work->left > 0)
-      if (!core.run_one(lock))
-        core.changed.wait(lock, [&] { return work->left == 0 || !core.queue.empty(); });
+    core.consumer_away = false;
+    core.wait_for(*work, lock);
     m.wait_ns += now_ns() - before;
     if (work->fatal) std::rethrow_exception(work->fatal);
     m.check_limit();
@@ -429,7 +286,9 @@ bool Pipeline::next(Batch& batch) {
   ++m.step;
   ++m.batches;
   batch = std::move(out);
+  m.set_window();
   m.enqueue();
+  m.leave(away);
   return true;
 }
 
@@ -511,7 +370,7 @@ Sample Pipeline::make_sample(int64_t index, int64_t epoch) const {
 
 PipelineReport Pipeline::report() const {
   const Impl& m = *impl_;
-  Core& core = *m.core;
+  Making& core = *m.core;
   PipelineReport r;
   std::lock_guard lock(core.mutex);
   r.samples = core.samples;
@@ -527,6 +386,11 @@ PipelineReport Pipeline::report() const {
   r.wait_seconds = static_cast<double>(m.wait_ns) * 1e-9;
   r.batch_bytes = m.batch_bytes;
   r.in_flight = m.window;
+  r.threads = threads();
+  r.readers = core.pace.readers();
+  r.waiting = core.pace.waiting();
+  r.slowest_batch_seconds = static_cast<double>(core.pace.slowest_batch_ns()) * 1e-9;
+  r.period_seconds = static_cast<double>(core.pace.period_ns()) * 1e-9;
   r.cached_samples = core.maker.cached_samples();
   r.cached_bytes = core.maker.cached_bytes();
   r.decoded_on_device = core.decoded_on_device;

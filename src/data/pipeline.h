@@ -24,7 +24,7 @@ struct RunOptions {
   // The training form without its last stages, which a graph does: Pipeline::graph_part(). Samples whose
   // boxes, masks or key points follow the picture stay whole.
   bool for_graph = false;
-  int prefetch = 2;  // batches made ahead, at least 1
+  int prefetch = 0;  // batches made ahead; 0: as many as measured rates ask for (data/pace.h)
   int64_t memory_budget_bytes = int64_t{4}
                                 << 30;  // of batches in flight; fewer are made ahead when it is short
   // That consumes the batches: their buffers are pinned host memory that it copies from directly, and it
@@ -51,7 +51,11 @@ struct PipelineReport {
   std::vector<std::pair<std::string, double>> stage_seconds;  // thread time; pictures are decoded in "finish"
   double wait_seconds = 0;                                    // the consumer's, in next()
   int64_t batch_bytes = 0, in_flight = 0;                     // of one batch; batches in flight at most
-  int64_t cached_samples = 0, cached_bytes = 0;               // kept by cache stages
+  // What the number of threads and of batches in flight was last chosen by (data/pace.h).
+  int threads = 0, readers = 0;  // of the pool, and those that beside them wait for reads
+  double waiting = 0;            // share of a sample's thread time
+  double slowest_batch_seconds = 0, period_seconds = 0;  // to make one; between two that are taken
+  int64_t cached_samples = 0, cached_bytes = 0;          // kept by cache stages
   int64_t decoded_on_device = 0, left_to_host = 0;  // pictures; left: what the device's decoder did not take
 };
 

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "data/evaluation.h"
+#include "data/pace.h"
 
 namespace pelton::data {
 namespace {
@@ -97,8 +98,19 @@ SampleMaker::SampleMaker(PipelineSpec spec, std::shared_ptr<const Source> source
   }
 }
 
+Sample SampleMaker::read(int64_t index, int64_t* waited_ns) const {
+  if (!waited_ns) return source_->read(index);
+  struct Wait {
+    ~Wait() { *to += (now_ns() - before) - (thread_cpu_ns() - cpu_before); }
+    int64_t* to;
+    int64_t before = now_ns(), cpu_before = thread_cpu_ns();
+  } const wait{waited_ns};
+  return source_->read(index);
+}
+
 // The sample as the first `stage` stages make it.
-Sample SampleMaker::make_until(size_t stage, int64_t index, int64_t epoch, std::string* op) const {
+Sample SampleMaker::make_until(size_t stage, int64_t index, int64_t epoch, std::string* op,
+                               int64_t* waited_ns) const {
   size_t first = stage;
   std::shared_ptr<const Sample> kept;
   while (first > 0 && !kept) {
@@ -107,7 +119,7 @@ Sample SampleMaker::make_until(size_t stage, int64_t index, int64_t epoch, std::
   }
   if (op) *op = "read";
   int64_t before = now_ns();
-  Sample s = kept ? *kept : source_->read(index);
+  Sample s = kept ? *kept : read(index, waited_ns);
   for (size_t i = kept ? first + 1 : 0; i < stage; ++i) {
     const int64_t now = now_ns();
     times_[i].fetch_add(now - std::exchange(before, now), std::memory_order_relaxed);
@@ -118,8 +130,9 @@ Sample SampleMaker::make_until(size_t stage, int64_t index, int64_t epoch, std::
       if (const Step& step = stages_[i]; step.cache) {
         step.cache->keep(s);
       } else if (step.join) {
-        step.join(s, draw,
-                  {source_->size(), [&](int64_t other) { return make_until(i, other, epoch, nullptr); }});
+        step.join(s, draw, {source_->size(), [&](int64_t other) {
+                              return make_until(i, other, epoch, nullptr, waited_ns);
+                            }});
       } else {
         step.alone(s, draw);
       }

@@ -27,9 +27,9 @@ class SampleMaker {
   SampleMaker(PipelineSpec spec, std::shared_ptr<const Source> source);
 
   // Reads sample `index` and runs all stages on samples. On an error, `op` tells where it came from ("read"
-  // or a stage).
-  Sample make(int64_t index, int64_t epoch, std::string* op = nullptr) const {
-    return make_until(stages_.size(), index, epoch, op);
+  // or a stage). To `waited_ns` is added how long reads waited without the CPU.
+  Sample make(int64_t index, int64_t epoch, std::string* op = nullptr, int64_t* waited_ns = nullptr) const {
+    return make_until(stages_.size(), index, epoch, op, waited_ns);
   }
 
   void finish(Batch& batch) const;  // the stages on batches
@@ -51,7 +51,8 @@ class SampleMaker {
     std::unique_ptr<SampleCache> cache;
     uint32_t number = 0;  // of its draws; a cache has none, so adding one changes no sample
   };
-  Sample make_until(size_t stage, int64_t index, int64_t epoch, std::string* op) const;
+  Sample make_until(size_t stage, int64_t index, int64_t epoch, std::string* op, int64_t* waited_ns) const;
+  Sample read(int64_t index, int64_t* waited_ns) const;
   PipelineSpec spec_;
   std::shared_ptr<const Source> source_;
   std::vector<Step> stages_;           // the first of the description's

@@ -47,9 +47,8 @@ struct PictureForm {
 class PictureDecoder {
  public:
   virtual ~PictureDecoder() = default;
-  // Writes the outputs and returns when they are there. taken[i] is 0 where a job was not carried out: a
-  // coding that the device does not decode, damage, or no memory left for it. Jobs of files with three
-  // components coded as YCbCr when form.channels is 3, of any grey or YCbCr file when it is 1.
+  // Writes the outputs and returns when they are there. taken[i] is 0 where a job was not carried out:
+  // damage, or no memory left for it. Only jobs that the device decodes().
   virtual void run(std::span<const PictureJob> jobs, const PictureForm& form, std::span<uint8_t> taken) = 0;
 };
 
@@ -58,6 +57,11 @@ class PictureDevice {
   virtual ~PictureDevice() = default;
   // no_device says what is missing.
   virtual std::unique_ptr<PictureDecoder> make_picture_decoder() = 0;
+  // Whether its decoders take the job's file, as its header tells, with so many channels: a coding that they
+  // know, of the job's size. Asked about files with three components coded as YCbCr when `channels` is 3, any
+  // grey or YCbCr file when it is 1. Any thread, any number of them at once, so that the threads which decode
+  // need not ask; once there is a decoder.
+  virtual bool decodes(const PictureJob& job, int channels) const = 0;
 };
 
 }  // namespace pelton::device

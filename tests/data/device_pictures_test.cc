@@ -71,6 +71,7 @@ struct Decoders {
   ~Decoders() { reset(); }
   static void reset() {
     test::pictures().refuse_every = 0;
+    test::pictures().fail_every = 0;
     test::pictures().sleep_ms = 0;
     test::pictures().fails = false;
   }
@@ -132,22 +133,42 @@ TEST_CASE("device pictures: one job does what the host's stages do to the same d
 TEST_CASE("device pictures: what the decoder does not take goes to the host, sample by sample") {
   const Decoders decoders;
   const PipelineSpec p = spec({{"resize", {{"size", 32}}, ""}, kNormalize});
-  test::pictures().refuse_every = 3;
-  Pipeline there(p, source(false), {.batch = 8, .device = fake_gpu(), .on_device = true});
-  Pipeline here(on_host(p), source(true), {.batch = 8});
-  Batch a, b;
-  while (there.next(a)) {
-    REQUIRE(here.next(b));
-    // The host resamples JPEG from its coded planes: within half a level on the average.
-    const Tensor got = a.find_on_device("image")->to_host(), want = b.at("image");
-    double sum = 0;
-    for (int64_t i = 0; i < got.count(); ++i) sum += std::abs(got.get_double(i) - want.get_double(i));
-    CHECK(sum / static_cast<double>(got.count()) < 0.5 / 255);
+  for (const bool by_header : {true, false}) {
+    CAPTURE(by_header);
+    (by_header ? test::pictures().refuse_every : test::pictures().fail_every) = 3;
+    Pipeline there(p, source(false), {.batch = 8, .device = fake_gpu(), .on_device = true});
+    Pipeline here(on_host(p), source(true), {.batch = 8});
+    Batch a, b;
+    while (there.next(a)) {
+      REQUIRE(here.next(b));
+      // The host resamples JPEG from its coded planes: within half a level on the average.
+      const Tensor got = a.find_on_device("image")->to_host(), want = b.at("image");
+      double sum = 0;
+      for (int64_t i = 0; i < got.count(); ++i) sum += std::abs(got.get_double(i) - want.get_double(i));
+      CHECK(sum / static_cast<double>(got.count()) < 0.5 / 255);
+    }
+    const PipelineReport r = there.report();
+    CHECK(r.left_to_host > 0);
+    CHECK(r.decoded_on_device > 0);
+    CHECK(r.decoded_on_device + r.left_to_host < r.samples);  // no sample counts twice
+    Decoders::reset();
   }
-  const PipelineReport r = there.report();
-  CHECK(r.left_to_host > 0);
-  CHECK(r.decoded_on_device > 0);
-  CHECK(r.decoded_on_device + r.left_to_host < r.samples);  // no sample counts twice
+}
+
+TEST_CASE("device pictures: the threads that decode ask about no header") {
+  const Decoders decoders;
+  test::pictures().asked_by.clear();
+  test::pictures().decoded_by.clear();
+  {
+    Pipeline there(spec({{"resize", {{"size", 32}}, ""}, kNormalize}), source(false),
+                   {.batch = 4, .device = fake_gpu(), .on_device = true});
+    for (Batch b; there.next(b);) {
+    }
+  }
+  REQUIRE(!test::pictures().asked_by.empty());
+  REQUIRE(!test::pictures().decoded_by.empty());
+  for (const std::thread::id id : test::pictures().decoded_by)
+    CHECK_FALSE(test::pictures().asked_by.contains(id));
 }
 
 TEST_CASE("device pictures: cpu_share leaves a drawn share to the host, the same one in every run") {

@@ -4,8 +4,6 @@
 // empty, of another kind, or cut while they are read are errors and nothing else.
 #include <doctest/doctest.h>
 
-#include <zlib.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -17,6 +15,7 @@
 #include "base/file.h"
 #include "base/thread_pool.h"
 #include "data/codec/jpeg.h"
+#include "data/gzip.h"
 #include "data/pipeline.h"
 #include "data/source/tar_index.h"
 #include "data/source/tfrecord.h"
@@ -29,6 +28,7 @@
 
 using namespace pelton;
 using namespace pelton::data;
+using test::gzip;
 using test::TempDir;
 
 namespace {
@@ -41,20 +41,6 @@ struct Kind {
   std::vector<std::string> files;  // that it reads; a cut one is noticed at the last sample, or at once
   bool in_memory = false;          // read whole when it is opened
 };
-
-std::string gzip(const std::string& s) {
-  z_stream z{};
-  deflateInit2(&z, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
-  std::string out(s.size() + 1000, '\0');
-  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(s.data()));
-  z.avail_in = static_cast<uInt>(s.size());
-  z.next_out = reinterpret_cast<Bytef*>(out.data());
-  z.avail_out = static_cast<uInt>(out.size());
-  deflate(&z, Z_FINISH);
-  out.resize(z.total_out);
-  deflateEnd(&z);
-  return out;
-}
 
 std::string picture(int i) {
   Tensor t = Tensor::full(DType::u8, {8 + i % 3, 9, 3}, i * 7);

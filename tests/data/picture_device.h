@@ -4,6 +4,8 @@
 #pragma once
 
 #include <chrono>
+#include <mutex>
+#include <set>
 #include <thread>
 
 #include "data/codec/jpeg.h"
@@ -15,9 +17,17 @@ namespace pelton::test {
 // What the decoders of all such devices do and have done.
 struct PictureCounts {
   std::atomic<int> lists{0}, jobs{0};
-  std::atomic<int> refuse_every{0};  // n: files whose size is a multiple of n are not taken; 0: all are
+  // n: files whose size is a multiple of n are refused by their header, or fail; 0: none
+  std::atomic<int> refuse_every{0}, fail_every{0};
   std::atomic<int> sleep_ms{0};
   std::atomic<bool> fails{false};
+  std::mutex mutex;
+  std::set<std::thread::id> asked_by, decoded_by;
+  std::set<const void*> asked_about;  // the files' bytes
+  void saw(std::set<std::thread::id>& threads) {
+    std::lock_guard lock(mutex);
+    threads.insert(std::this_thread::get_id());
+  }
 };
 inline PictureCounts& pictures() {
   static PictureCounts counts;
@@ -29,12 +39,17 @@ class FakePictureDecoder : public device::PictureDecoder {
   void run(std::span<const device::PictureJob> jobs, const device::PictureForm& form,
            std::span<uint8_t> taken) override {
     ++pictures().lists;
+    pictures().saw(pictures().decoded_by);
     std::this_thread::sleep_for(std::chrono::milliseconds(pictures().sleep_ms));
     if (pictures().fails) fail(ErrorCode::device_lost, "FakeDecode failed: the device is gone");
     for (size_t i = 0; i < jobs.size(); ++i) {
       ++pictures().jobs;
-      const int every = pictures().refuse_every;
+      const int every = pictures().fail_every;
       taken[i] = 0;
+      {
+        std::lock_guard lock(pictures().mutex);
+        PELTON_CHECK(pictures().asked_about.contains(jobs[i].file.data()), "a job nobody asked about");
+      }
       if (every && jobs[i].file.size() % static_cast<size_t>(every) == 0) continue;
       one(jobs[i], form);
       taken[i] = 1;
@@ -98,6 +113,15 @@ class FakePictureDevice : public FakeDevice, public device::PictureDevice {
   FakePictureDevice() : FakeDevice(device::cuda_target(90)) {}
   std::unique_ptr<device::PictureDecoder> make_picture_decoder() override {
     return std::make_unique<FakePictureDecoder>();
+  }
+  bool decodes(const device::PictureJob& job, int channels) const override {
+    PELTON_CHECK(channels == 1 || channels == 3, channels);
+    pictures().saw(pictures().asked_by);
+    const int every = pictures().refuse_every;
+    if (every && job.file.size() % static_cast<size_t>(every) == 0) return false;
+    std::lock_guard lock(pictures().mutex);
+    pictures().asked_about.insert(job.file.data());
+    return true;
   }
 };
 

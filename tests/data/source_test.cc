@@ -2,13 +2,13 @@
 #include <doctest/doctest.h>
 
 #include <unistd.h>
-#include <zlib.h>
 
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 
 #include "base/file.h"
+#include "data/gzip.h"
 #include "data/source/source.h"
 #include "data/source/tar_index.h"
 #include "data/source/tfrecord.h"
@@ -21,6 +21,7 @@
 using namespace pelton;
 using namespace pelton::data;
 using test::expect_error;
+using test::gzip;
 using test::TempDir;
 
 namespace {
@@ -31,20 +32,6 @@ std::unique_ptr<Source> open(const char* kind, const Options& o, const std::stri
 
 std::string text_of(const Tensor& t) {
   return {static_cast<const char*>(t.data()), static_cast<size_t>(t.bytes())};
-}
-
-std::string gzip(const std::string& s) {
-  z_stream z{};
-  deflateInit2(&z, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
-  std::string out(s.size() + 1000, '\0');
-  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(s.data()));
-  z.avail_in = static_cast<uInt>(s.size());
-  z.next_out = reinterpret_cast<Bytef*>(out.data());
-  z.avail_out = static_cast<uInt>(out.size());
-  deflate(&z, Z_FINISH);
-  out.resize(z.total_out);
-  deflateEnd(&z);
-  return out;
 }
 
 }  // namespace

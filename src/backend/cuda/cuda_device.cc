@@ -126,6 +126,10 @@ class CudaDevice : public device::Device, public device::PictureDevice {
   std::unique_ptr<device::PictureDecoder> make_picture_decoder() override {
     return cuda::make_picture_decoder(target_.ordinal);
   }
+  bool decodes(const device::PictureJob& job, int channels) const override {
+    activate();
+    return cuda::decodes_picture(target_.ordinal, job, channels);
+  }
 
  private:
   device::Target target_;

@@ -35,6 +35,8 @@ const CurlApi& curl() {
     find("curl_url_get", a.url_get);
     find("curl_url_cleanup", a.url_cleanup);
     find("curl_free", a.free);
+    find("curl_slist_append", a.list_append);
+    find("curl_slist_free_all", a.list_free);
     if (global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) fail(ErrorCode::internal, "libcurl does not start");
     return a;
   }();

@@ -20,6 +20,8 @@ struct CurlApi {
   decltype(&curl_url_get) url_get;
   decltype(&curl_url_cleanup) url_cleanup;
   decltype(&curl_free) free;
+  decltype(&curl_slist_append) list_append;
+  decltype(&curl_slist_free_all) list_free;
 };
 const CurlApi& curl();  // not_found error when the machine has no libcurl
 

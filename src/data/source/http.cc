@@ -22,6 +22,7 @@
 
 #include "base/json_number.h"
 #include "data/source/curl.h"
+#include "data/source/s3.h"
 #endif
 
 namespace pelton::data {
@@ -84,8 +85,9 @@ struct Transfer {
   long status = 0;
   int64_t total = -1, start = -1;  // of Content-Range
   std::string tag, date;
-  long wanted = 206;            // 200: the URL itself says which part
-  std::string* text = nullptr;  // takes the body instead of `into`, at most kUnwanted bytes
+  long wanted = 206;              // 200: the URL itself says which part
+  std::string* text = nullptr;    // takes the body instead of `into`, at most kUnwanted bytes
+  const S3Address* s3 = nullptr;  // signs what goes to its host
 };
 
 // Sees every address before it is connected to, those of redirects too.
@@ -158,6 +160,23 @@ CURL* handle() {
   return h.get();
 }
 
+using Headers = std::unique_ptr<curl_slist, void (*)(curl_slist*)>;
+
+// libcurl signs; what it does not add by itself in every release is given to it as headers, which it covers.
+Headers sign(CURL* h, const S3Address& s3) {
+  const CurlApi& c = curl();
+  const std::string how = cat("aws:amz:", s3.region, ":s3");
+  if (c.easy_setopt(h, CURLOPT_AWS_SIGV4, how.c_str()) != CURLE_OK)
+    fail(ErrorCode::unsupported_op, "the machine's libcurl cannot sign requests for S3", s3.url,
+         "install libcurl 7.88 or newer, or use a signed URL");
+  c.easy_setopt(h, CURLOPT_USERNAME, s3.key_id.c_str());
+  c.easy_setopt(h, CURLOPT_PASSWORD, s3.secret.c_str());
+  Headers headers(c.list_append(nullptr, "x-amz-content-sha256: UNSIGNED-PAYLOAD"), c.list_free);
+  if (!s3.token.empty()) c.list_append(headers.get(), cat("x-amz-security-token: ", s3.token).c_str());
+  c.easy_setopt(h, CURLOPT_HTTPHEADER, headers.get());
+  return headers;
+}
+
 int give_up(void*, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
   return given_up();
 }
@@ -171,6 +190,8 @@ CURLcode ask(const std::string& url, const HttpLimits& limits, int64_t offset, T
   const std::string range = cat(offset, "-", offset + static_cast<int64_t>(t.into.size()) - 1);
   c.easy_setopt(h, CURLOPT_URL, url.c_str());
   if (t.wanted == 206) c.easy_setopt(h, CURLOPT_RANGE, range.c_str());
+  Headers headers(nullptr, c.list_free);
+  if (t.s3 && t.s3->signs() && host_of(url) == host_of(t.s3->url)) headers = sign(h, *t.s3);
   c.easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
   c.easy_setopt(h, CURLOPT_PROTOCOLS_STR, "http,https");
   c.easy_setopt(h, CURLOPT_FOLLOWLOCATION, 0L);
@@ -209,7 +230,8 @@ std::string request(const std::string& url, const HttpLimits& limits, int64_t of
       break;
     if (hop == kMostRedirects) return cat("more than ", kMostRedirects, " redirects");
     at = std::string(next);
-    if (!is_url(lowered(at.substr(0, 8)))) return cat("a redirect leads to ", at, ", which is no HTTP URL");
+    const std::string scheme = lowered(at.substr(0, 8));
+    if (!is_url(scheme) || is_s3(scheme)) return cat("a redirect leads to ", at, ", which is no HTTP URL");
   }
   if (!t.refused.empty()) return cat("the address ", t.refused, " is private and not in PELTON_HTTP_ALLOW");
   if (t.status == 200 && t.wanted != 200) return "the server does not answer ranges";
@@ -255,18 +277,22 @@ int64_t length_of(const std::string& status, const std::string& url) {
 }  // namespace
 
 HttpFile::HttpFile(std::string url, HttpLimits limits) : url_(std::move(url)), limits_(limits) {
+  if (is_s3(url_)) s3_ = std::make_shared<const S3Address>(s3_address(url_));
   uint8_t first = 0;
   int64_t wait = limits_.wait_ms;
   for (int attempt = 1;; ++attempt) {
     Transfer t;
+    t.s3 = s3_.get();
     std::string status;
     bool final = false;
     if (is_web_hdfs(url_))
       t.wanted = 200, t.text = &status;
     else
       t.into = {&first, 1};
-    const std::string why =
-        request(t.text ? operation(url_, "op=GETFILESTATUS") : url_, limits_, 0, t, final);
+    const std::string why = request(t.text ? operation(url_, "op=GETFILESTATUS")
+                                    : s3_  ? s3_->url
+                                           : url_,
+                                    limits_, 0, t, final);
     if (t.status == 416) return;  // empty
     if (why.empty() && t.text) t.total = length_of(status, url_);
     if (why.empty() && t.total < 0)
@@ -279,7 +305,10 @@ HttpFile::HttpFile(std::string url, HttpLimits limits) : url_(std::move(url)), l
     if (final || attempt >= limits_.tries)
       fail(t.status == 404 ? ErrorCode::not_found : ErrorCode::io,
            cat(why, attempt > 1 ? cat(", after ", attempt, " tries") : std::string()), url_,
-           t.refused.empty() ? "" : "set PELTON_HTTP_ALLOW to the host if it may be read");
+           !t.refused.empty() ? "set PELTON_HTTP_ALLOW to the host if it may be read"
+           : s3_ && !s3_->signs() && t.status == 403
+               ? "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: the request was not signed"
+               : "");
     pause(wait, url_);
   }
 }
@@ -289,8 +318,9 @@ void HttpFile::read(int64_t offset, std::span<uint8_t> into) const {
   for (int idle = 0; !into.empty();) {
     Transfer t;
     t.into = into;
+    t.s3 = s3_.get();
     bool final = false;
-    std::string target = url_;
+    std::string target = s3_ ? s3_->url : url_;
     if (is_web_hdfs(url_)) {
       t.wanted = 200;
       target = operation(url_, cat("op=OPEN&offset=", offset, "&length=", into.size()));

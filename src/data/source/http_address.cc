@@ -6,11 +6,12 @@
 
 #include "base/cat.h"
 #include "data/source/http.h"
+#include "data/source/s3.h"
 
 namespace pelton::data {
 
 bool is_url(std::string_view path) {
-  return path.starts_with("http://") || path.starts_with("https://");
+  return path.starts_with("http://") || path.starts_with("https://") || is_s3(path);
 }
 
 bool is_private_address(std::string_view address) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // device::PictureDecoder through nvJPEG: on the GPU's JPEG engines where it has some, else by its kernels. A
 // list of files is decoded at once into memory of the decoder, and one kernel resamples all of them into the
-// batch.
+// batch. Which files those can be is asked of the library before, by any threads: asking takes about as long
+// as decoding does.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -28,8 +29,11 @@ size_t aligned(size_t bytes) {
 struct Library {
   NvjpegHandle handle = nullptr;
   bool engines = false;
+  // For headers, one for each thread that asks at a time.
+  std::mutex mutex;
+  std::vector<NvjpegStream> spare;
 };
-const Library& library_of(int ordinal) {
+Library& library_of(int ordinal) {
   static auto* const open = new std::map<int, Library>;
   static std::mutex mutex;
   std::lock_guard lock(mutex);
@@ -103,15 +107,12 @@ class NvjpegDecoder : public device::PictureDecoder {
   explicit NvjpegDecoder(int ordinal)
       : api_(nvjpeg()), library_(library_of(ordinal)), stream_(make_stream()) {
     PELTON_CUDA(cudaEventCreateWithFlags(done_.out(), cudaEventDisableTiming | cudaEventBlockingSync));
-    if (api_.state_create(library_.handle, &state_) != 0 ||
-        api_.stream_create(library_.handle, &header_) != 0) {
-      release();
+    if (api_.state_create(library_.handle, &state_) != 0)
       fail(ErrorCode::out_of_memory, "no memory for a decoder of nvJPEG", "decode on the GPU");
-    }
   }
   ~NvjpegDecoder() override {
     (void)cudaStreamSynchronize(stream_.get());
-    release();
+    api_.state_destroy(state_);
   }
   NvjpegDecoder(const NvjpegDecoder&) = delete;
 
@@ -121,7 +122,6 @@ class NvjpegDecoder : public device::PictureDecoder {
     int64_t bytes = 0;
     for (size_t i = 0; i < jobs.size(); ++i) {
       taken[i] = 0;
-      if (!supports(jobs[i], form.channels)) continue;
       const int64_t size = int64_t{jobs[i].width} * jobs[i].height * form.channels;
       if (!list.empty() && (list.size() == kMostAtOnce || bytes + size > kMostPixelBytes)) {
         decode(jobs, list, form, taken);
@@ -135,22 +135,6 @@ class NvjpegDecoder : public device::PictureDecoder {
   }
 
  private:
-  void release() {
-    if (header_) api_.stream_destroy(header_);
-    if (state_) api_.state_destroy(state_);
-  }
-
-  // What the library sees in the header must be what memory is laid out for.
-  bool supports(const device::PictureJob& job, int channels) {
-    int unsupported = 1;
-    unsigned width = 0, height = 0, components = 0;
-    return api_.stream_parse_header(library_.handle, job.file.data(), job.file.size(), header_) == 0 &&
-           api_.stream_size(header_, &width, &height) == 0 && static_cast<int>(width) == job.width &&
-           static_cast<int>(height) == job.height && api_.stream_components(header_, &components) == 0 &&
-           (channels == 1 || components == 3) &&
-           api_.batch_supported(library_.handle, header_, &unsupported) == 0 && unsupported == 0;
-  }
-
   // These jobs at once; one by one when the list fails, to find those that do.
   void decode(std::span<const device::PictureJob> jobs, const std::vector<size_t>& list,
               const device::PictureForm& form, std::span<uint8_t> taken) {
@@ -263,7 +247,6 @@ class NvjpegDecoder : public device::PictureDecoder {
   StreamHandle stream_;
   EventHandle done_;
   NvjpegState state_ = nullptr;
-  NvjpegStream header_ = nullptr;
   int initialized_ = 0, format_ = 0;
   Pixels pixels_, device_tables_;
   Pinned tables_;
@@ -275,6 +258,31 @@ class NvjpegDecoder : public device::PictureDecoder {
 
 std::unique_ptr<device::PictureDecoder> make_picture_decoder(int ordinal) {
   return std::make_unique<NvjpegDecoder>(ordinal);
+}
+
+// What the library sees in the header must be what memory is laid out for.
+bool decodes_picture(int ordinal, const device::PictureJob& job, int channels) {
+  const NvjpegTable& api = nvjpeg();
+  Library& library = library_of(ordinal);
+  NvjpegStream header = nullptr;
+  {
+    std::lock_guard lock(library.mutex);
+    if (!library.spare.empty()) {
+      header = library.spare.back();
+      library.spare.pop_back();
+    }
+  }
+  if (!header && api.stream_create(library.handle, &header) != 0) return false;
+  int unsupported = 1;
+  unsigned width = 0, height = 0, components = 0;
+  const bool fits = api.stream_parse_header(library.handle, job.file.data(), job.file.size(), header) == 0 &&
+                    api.stream_size(header, &width, &height) == 0 && static_cast<int>(width) == job.width &&
+                    static_cast<int>(height) == job.height &&
+                    api.stream_components(header, &components) == 0 && (channels == 1 || components == 3) &&
+                    api.batch_supported(library.handle, header, &unsupported) == 0 && unsupported == 0;
+  std::lock_guard lock(library.mutex);
+  library.spare.push_back(header);
+  return fits;
 }
 
 }  // namespace pelton::backend::cuda

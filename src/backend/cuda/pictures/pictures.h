@@ -11,4 +11,7 @@ namespace pelton::backend::cuda {
 // The GPU of this ordinal is current. A no_device error says what is missing.
 std::unique_ptr<device::PictureDecoder> make_picture_decoder(int ordinal);
 
+// device::PictureDevice::decodes() of that GPU, which is current. Any thread.
+bool decodes_picture(int ordinal, const device::PictureJob& job, int channels);
+
 }  // namespace pelton::backend::cuda
