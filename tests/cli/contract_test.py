@@ -106,7 +106,14 @@ def test_doctor(pelton):
     assert report["cpu"]["isa"] in ("scalar", "avx2", "avx512", "avx512_vnni", "avx512_bf16")
     assert report["cpu"]["threads"] >= 1
     assert report["gpu"]["usable"] is False and report["gpu"]["reason"]
-    assert report["libraries"]["oneTBB"]
+    libraries = report["libraries"]
+    assert libraries["oneTBB"]
+    # Those that a build may lack are listed all the same, and the table says what is off without them.
+    optional = {"oneDNN", "Highway", "Boost", "gRPC", "libjpeg", "libpng", "libwebp", "libtiff", "libsndfile", "libcurl", "zstd"}
+    assert optional <= set(libraries)
+    table = {line.split()[0]: line for line in pelton("doctor").out.splitlines()}
+    for name in optional:
+        assert (libraries[name] or "off: not found when this was built") in table[name]
     assert pelton("doctor", "--json", env={"PELTON_CPU_ISA": "scalar"}).json()["cpu"]["isa"] == "scalar"
     assert_error(pelton("doctor", env={"PELTON_CPU_ISA": "sse9"}), 1, "sse9", "PELTON_CPU_ISA")
 
