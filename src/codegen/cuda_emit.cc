@@ -211,8 +211,10 @@ class Emitter {
   static std::string number(DType t, double real, int64_t integer) {
     if (t == DType::boolean) return integer ? "true" : "false";
     if (!is_float(t))
-      return is_signed_int(t) ? cat("(k_s64)", integer, integer < -2147483647 ? "LL" : "")
-                              : cat("(k_u64)", static_cast<uint64_t>(integer), "ULL");
+      return integer == INT64_MIN && is_signed_int(t)
+                 ? "(-9223372036854775807LL - 1)"  // no literal is as low
+             : is_signed_int(t) ? cat("(k_s64)", integer, "LL")
+                                : cat("(k_u64)", static_cast<uint64_t>(integer), "ULL");
     if (std::isnan(real)) return "K_NAN";
     if (std::isinf(real)) return real < 0 ? "-INFINITY" : "INFINITY";
     std::string s = cat(t == DType::f64 ? real : static_cast<double>(static_cast<float>(real)));

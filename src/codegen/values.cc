@@ -2,6 +2,7 @@
 #include "codegen/values.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "ir/op.h"
@@ -337,9 +338,13 @@ ScalarId Values::compute(ValueId v, const Shape& index, const Mask& mask) {
   if (n.op->scalar) return apply(id, index, mask);
   if (n.is("constant")) {
     const Tensor& value = n.get_tensor("value");
+    auto same = [&](int64_t i) {
+      if (!is_float(t)) return value.get_int(i) == value.get_int(0);
+      const double a = value.get_double(0), b = value.get_double(i);
+      return a == b && std::signbit(a) == std::signbit(b);
+    };
     for (int64_t i = 1; i < value.count(); ++i)
-      if (is_float(t) ? value.get_double(i) != value.get_double(0) : value.get_int(i) != value.get_int(0))
-        throw Unsupported{cat("a constant of ", value.count(), " different elements")};
+      if (!same(i)) throw Unsupported{cat("a constant of ", value.count(), " different elements")};
     if (value.count() == 0) throw Unsupported{"an empty constant"};
     return constant_of(value, 0);
   }

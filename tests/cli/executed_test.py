@@ -163,11 +163,35 @@ def test_quantised_models_compute_in_integers(pelton, tmp_path):
 REAL = ROOT.parent / "shared/real/models"
 
 
-@pytest.mark.skipif(not REAL.is_dir(), reason="../shared/real is absent")
-def test_real_models_run_as_printed(pelton, tmp_path):
+def real_models():
+    """Each model under ../shared/real with inputs of its first golden run."""
     models = [p for p in sorted(REAL.rglob("*.onnx")) if p.parent.name != "negative"]
     assert len(models) >= 20
     for path in models:
         golden = json.loads((path.parent / f"{path.stem}.golden.json").read_text())
-        inputs = {i["name"]: np.full(i["shape"], i.get("gen", {}).get("const", 1), i["dtype"]) for i in golden["runs"][0]["inputs"]}
+        yield path, {i["name"]: np.full(i["shape"], i.get("gen", {}).get("const", 1), i["dtype"]) for i in golden["runs"][0]["inputs"]}
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="../shared/real is absent")
+def test_real_models_run_as_printed(pelton, tmp_path):
+    for path, inputs in real_models():
         executed_as_printed(pelton, tmp_path, path, inputs)
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="../shared/real is absent")
+def test_real_models_have_the_same_bits_at_one_and_two_threads(pelton, tmp_path):
+    rng = np.random.default_rng(3)
+    for path, inputs in real_models():
+        arguments = []
+        for name, value in inputs.items():
+            # Values that differ, so that sums in another order would; integers are counts and indices.
+            if value.dtype.kind == "f":
+                value = rng.standard_normal(value.shape).astype(value.dtype)
+            np.save(tmp_path / f"{name.replace('/', '_')}.npy", value)
+            arguments += ["--input", f"{name}={name.replace('/', '_')}.npy"]
+        results = []
+        for threads in ("1", "2"):
+            ran = pelton("run", path, *arguments, "--output-dir", threads, "--threads", threads, "--json")
+            assert ran.code == 0, (path, ran.err)
+            results.append({o["name"]: (tmp_path / o["file"]).read_bytes() for o in ran.json()["outputs"]})
+        assert results[0] == results[1], path

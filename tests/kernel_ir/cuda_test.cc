@@ -83,6 +83,19 @@ TEST_CASE("elements are shared out among all threads, rows among blocks") {
   CHECK(emit_cuda(softmax, {.block = 64, .wide_index = true}).text.find("k_s64 n0") != std::string::npos);
 }
 
+TEST_CASE("integers as literals, the lowest too") {
+  const std::string text = emit_cuda(kernel_of("low", R"(graph "g"(%x: i64[4]) {
+    %0 = constant() {value = tensor<i64[]>{-9223372036854775808}} : i64[]
+    %1 = constant() {value = tensor<i64[]>{-9223372036854775807}} : i64[]
+    %2 = add(%x, %0) : i64[4]
+    %3 = mul(%2, %1) : i64[4]
+    return %3
+  })"))
+                               .text;
+  CHECK(text.find("= (-9223372036854775807LL - 1);") != text.npos);
+  CHECK(text.find("= (k_s64)-9223372036854775807LL;") != text.npos);
+}
+
 TEST_CASE("the text of every group compiles") {
   if (std::system("nvcc --version > /dev/null 2>&1") != 0) PELTON_SKIP("nvcc is not installed");
   std::string text(cuda_prelude());

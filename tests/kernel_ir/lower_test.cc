@@ -165,6 +165,13 @@ TEST_CASE("what has no kernel says why") {
     return %1
   })"),
             "3 different elements"));
+  // Zeros of two signs are two values.
+  CHECK(has(reason(R"(graph "g"(%x: f32[2]) {
+    %0 = constant() {value = tensor<f32[2]>{0, -0}} : f32[2]
+    %1 = div(%x, %0) : f32[2]
+    return %1
+  })"),
+            "2 different elements"));
   CHECK(has(reason(R"(graph "g"(%x: f32[4], %y: f32[5]) {
     %0 = neg(%x) : f32[4]
     %1 = neg(%y) : f32[5]

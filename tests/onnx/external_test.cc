@@ -2,7 +2,11 @@
 // Tensor data beside a model: bytes stay where they are, beyond 2 GiB too, and nothing outside the folder is
 // read.
 #include <doctest/doctest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 
@@ -23,11 +27,11 @@ std::string entry(std::string_view key, std::string_view value) {
   return w.take();
 }
 
-// A model that adds an f32[4] kept in another file to its input.
+// A model that adds an f32[count] kept in another file to its input.
 void write_model(const std::string& path, std::string_view location, std::string_view offset,
-                 std::string_view length) {
+                 std::string_view length, int64_t count = 4) {
   wire::Writer tensor, w;
-  tensor.ints(pb::TensorProto::dims, {4});
+  tensor.ints(pb::TensorProto::dims, {count});
   tensor.integer(pb::TensorProto::data_type, 1);
   tensor.bytes(pb::TensorProto::name, "weight");
   for (const std::string& e : {entry("location", location), entry("offset", offset), entry("length", length)})
@@ -35,9 +39,36 @@ void write_model(const std::string& path, std::string_view location, std::string
   tensor.integer(pb::TensorProto::data_location, 1);
   w.bytes(pb::GraphProto::initializer, tensor.data());
   ModelText m;
-  m.input("x", {4}).output("y").node("Add", {"x", "weight"}, {"y"});
+  m.input("x", {count}).output("y").node("Add", {"x", "weight"}, {"y"});
   m.graph += w.data();
   write_file(path, m.bytes());
+}
+
+// Bytes of private writable memory, the heap among it.
+rlim_t data_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("VmData:")) return std::stoull(line.substr(7)) << 10;
+  return 0;
+}
+// Exit status of a process that runs f with at most `bytes` of writable memory more than it has.
+template <class F>
+int within(rlim_t bytes, F&& f) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const rlim_t most = data_bytes() + bytes;
+    const rlimit limit{most, most};
+    if (most == bytes || setrlimit(RLIMIT_DATA, &limit) != 0) _exit(3);
+    try {
+      _exit(f() ? 0 : 1);
+    } catch (const std::exception& e) {
+      std::fprintf(stderr, "%s\n", e.what());
+      _exit(2);
+    }
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 const Tensor& weight_of(const ir::Graph& g) {
@@ -63,6 +94,28 @@ TEST_CASE("external data is read in place, at offsets beyond 2 GiB") {
   onnx::Imported imported = onnx::import_file(model);
   CHECK(to_doubles(weight_of(imported.graph)) == std::vector<double>{1, 2, 3, 4});
 }
+
+#ifndef __SANITIZE_ADDRESS__  // which takes memory of its own
+TEST_CASE("a model of 3 GiB is imported within 64 MiB of heap") {
+  test::TempDir dir;
+  constexpr int64_t count = int64_t{3} << 28;
+  {
+    std::ofstream f(dir.path() + "/weights.bin", std::ios::binary);
+    const float last = 7;
+    f.seekp(4 * (count - 1));
+    f.write(reinterpret_cast<const char*>(&last), sizeof last);
+  }
+  write_model(dir.path() + "/m.onnx", "weights.bin", "0", cat(4 * count), count);
+  auto last_weight = [&] {
+    const onnx::Imported imported = onnx::import_file(dir.path() + "/m.onnx");
+    const Tensor& weight = weight_of(imported.graph);
+    return weight.count() == count && weight.get_double(count - 1) == 7;
+  };
+  CHECK(within(64 << 20, last_weight) == 0);
+  // The bound bites: a copy of the weights does not fit.
+  CHECK(within(64 << 20, [] { return std::string(64 << 20, 'x').size() == 64 << 20; }) == 2);
+}
+#endif
 
 TEST_CASE("external data outside the folder or the file is refused") {
   namespace fs = std::filesystem;
