@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <cstdlib>
+
 #include "backend/cuda/conv/backward_weights.h"
 #include "backend/cuda/harness.h"
 #include "backend/cuda/own/conv_weights.h"
+#include "backend/cuda/own/rows_product.h"
 #include "base/cat.h"
 #include "support/skip.h"
 
@@ -47,7 +50,11 @@ const Case kCases[] = {
     {{2, 8, 21}, {8, 1, 3}, {2, 8, 11}, "groups = 8, strides = [2], low = dims[1], high = dims[1]"},
     {{1, 16, 4, 5, 6}, {16, 16, 2, 2, 2}, {1, 16, 3, 4, 5}, ""},
     {{0, 8, 4, 4}, {8, 8, 3, 3}, {0, 8, 2, 2}, ""},
+    {{4, 96, 20, 20}, {24, 96, 1, 1}, {4, 24, 20, 20}, ""},
+    {{3, 24, 30, 31}, {144, 24, 1, 1}, {3, 144, 30, 31}, ""},
 };
+
+const int rows_wanted = setenv("PELTON_CUDA_ROWS_PRODUCT", "1", 1);
 
 std::string data_text(const Case& c, const std::string& t, const std::string& l) {
   return cat("graph \"g\"(%g: ", t, c.g, l, ", %w: ", t, c.w,
@@ -67,6 +74,7 @@ void check_weights(GpuCase& c) {
   if (p.g.count() > 0) {
     add_weights_depthwise(p, methods);
     add_weights_product(p, "", methods);
+    add_weights_rows(p, "", methods);
     add_weights_cudnn(p, "", methods);
     const WeightsTrial trial(p, methods);
     leave_out_inexact(p, trial.buffers(), methods);
@@ -186,6 +194,56 @@ TEST_CASE("gradients of weights: a way that sums less exactly than f32 does is l
   leave_out_inexact(p, trial.buffers(), methods);
   REQUIRE(methods.size() == 1);
   CHECK(methods[0]->judged_as() == Elem::f16);
+}
+
+TEST_CASE("gradients of weights by rows: kernels of one place in 16 bits, channels last, multiples of 8") {
+  REQUIRE(rows_wanted == 0);
+  auto product = [](const Case& c, const char* type, const char* layout) {
+    const DType t = *dtype_from_name(type);
+    GpuCase g(weights_text(c, type, layout), {random(t, c.g, 1), random(t, c.x, 2)});
+    return rows_product_of(WeightsProblem(g.instance(), device::cuda_target(90)));
+  };
+  const auto p = product(kCases[0], "bf16", "{nhwc}");
+  REQUIRE(p);
+  CHECK(p->m == 32);
+  CHECK(p->n == 16);
+  CHECK(p->rows == 2 * 7 * 7);
+  CHECK(!product(kCases[0], "f32", "{nhwc}"));
+  CHECK(!product(kCases[0], "bf16", ""));
+  CHECK(!product(kCases[3], "bf16", "{nhwc}"));  // strides
+  CHECK(!product(kCases[4], "bf16", "{nhwc}"));  // several places
+  CHECK(!product({{1, 12, 4, 4}, {16, 12, 1, 1}, {1, 16, 4, 4}, ""}, "bf16", "{nhwc}"));
+}
+
+TEST_CASE("gradients of weights: a way that yields something else than the first is left out") {
+  PELTON_NEEDS_GPU();
+  class Shifted final : public WeightsMethod {
+   public:
+    Shifted(const WeightsProblem& p, int64_t by) : conv_(conv_weights_of(p)), by_(by) {}
+    std::string name() const override { return "shifted"; }
+    bool compared() const override { return true; }
+    void run(const WeightsBuffers& b, cudaStream_t stream) const override {
+      ConvWeights d = conv_;
+      d.g = b.g;
+      d.x = static_cast<const std::byte*>(b.x) + by_;
+      d.dw = b.dw;
+      PELTON_CUDA(conv_weights(d, stream));
+    }
+
+   private:
+    ConvWeights conv_;
+    int64_t by_;
+  };
+  GpuCase c(weights_text(kCases[0], "bf16", "{nhwc}"),
+            {random(DType::bf16, kCases[0].g, 1), random(DType::bf16, kCases[0].x, 2)});
+  const WeightsProblem p(c.instance(), *gpu());
+  WeightsMethods methods;
+  add_weights_direct(p, methods);
+  methods.push_back(std::make_unique<Shifted>(p, 0));
+  methods.push_back(std::make_unique<Shifted>(p, 2));
+  const WeightsTrial trial(p, methods);
+  leave_out_different(p, trial.buffers(), methods);
+  CHECK(methods.size() == 2);
 }
 
 TEST_CASE("gradients of convolutions, chosen and replayed") {

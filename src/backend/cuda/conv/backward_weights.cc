@@ -34,6 +34,7 @@ std::string refuse(const ir::Graph& graph, ir::NodeId node, const device::Target
 
 void add_timed(const WeightsProblem& p, const std::string& only, WeightsMethods& to) {
   add_weights_product(p, only, to);
+  if (!to.empty() || only == kRows) add_weights_rows(p, only, to);
   // Plans of a second or more each.
   if (only.empty() && !to.empty() && timing_is_over()) return;
   add_weights_cudnn(p, only, to);
@@ -69,6 +70,7 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& 
       add_weights_direct(p, methods);  // all that is left where memory for the trial is missing
       const WeightsTrial trial(p, judged);
       leave_out_inexact(p, trial.buffers(), judged);
+      leave_out_different(p, trial.buffers(), judged);
       if (!judged.empty()) methods = std::move(judged);
       std::vector<Way> ways;
       for (const auto& m : methods)

@@ -43,16 +43,24 @@ class WeightsMethod {
   virtual void chosen() const {}  // keeps what took long to make (kept.h)
   // The type that the sums are rounded to where they have to be judged before the way is offered.
   virtual std::optional<Elem> judged_as() const { return {}; }
+  // Whether its values have to be those of the first way before it is offered.
+  virtual bool compared() const { return false; }
 };
 using WeightsMethods = std::vector<std::unique_ptr<WeightsMethod>>;
 inline constexpr const char* kDirect = "direct";   // the method of add_weights_direct
 std::vector<std::string> timed_weights_methods();  // every name that a timing may choose
 
+inline constexpr const char* kRows = "rows";  // of add_weights_rows
+
 struct ConvWeights;
+struct RowsProduct;
+// As a product of rows (own/rows_product.h), without addresses, if it is one.
+std::optional<RowsProduct> rows_product_of(const WeightsProblem& problem);
 ConvWeights conv_weights_of(const WeightsProblem& problem);  // without addresses
 
 // Each adds what it has for the problem; with `only`, at most the method of that name.
 void add_weights_product(const WeightsProblem& problem, const std::string& only, WeightsMethods& to);
+void add_weights_rows(const WeightsProblem& problem, const std::string& only, WeightsMethods& to);
 void add_weights_cudnn(const WeightsProblem& problem, const std::string& only, WeightsMethods& to);
 void add_weights_depthwise(const WeightsProblem& problem, WeightsMethods& to);
 void add_weights_direct(const WeightsProblem& problem, WeightsMethods& to);  // takes everything
@@ -72,5 +80,7 @@ class WeightsTrial {
 // Leaves out what is not as exact on these operands as the acceptance rule (docs/numerics.md) wants of the
 // judged ones.
 void leave_out_inexact(const WeightsProblem& problem, const WeightsBuffers& trial, WeightsMethods& methods);
+// Leaves out compared ways that yield something else than the first does.
+void leave_out_different(const WeightsProblem& problem, const WeightsBuffers& trial, WeightsMethods& methods);
 
 }  // namespace pelton::backend::cuda

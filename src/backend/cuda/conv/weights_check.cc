@@ -77,4 +77,25 @@ void leave_out_inexact(const WeightsProblem& p, const WeightsBuffers& trial, Wei
   });
 }
 
+void leave_out_different(const WeightsProblem& p, const WeightsBuffers& trial, WeightsMethods& methods) {
+  constexpr double kUnitsApart = 8;  // sums in f32, in another order
+  if (std::none_of(methods.begin(), methods.end(), [](const auto& m) { return m->compared(); })) return;
+  StreamHandle stream = make_stream();
+  auto values = [&](const WeightsMethod& m) {
+    m.run(trial, stream.get());
+    return to_doubles(download(trial.dw, p.result, element_count(p.dw), stream.get()));
+  };
+  const std::vector<double> first = values(*methods[0]);
+  // What was rounded to 16 bits on the way may be off by one of their units.
+  const double allowed = kUnitsApart * unit_of(p.x.dtype, first);
+  std::erase_if(methods, [&](const auto& m) {
+    if (!m->compared() || m == methods[0]) return false;
+    const double found = largest_difference(values(*m), first);
+    if (found <= allowed) return false;
+    log_warn(
+        cat("left out ", m->name(), " of ", p.key(), ": it differs by ", found, ", ", allowed, " allowed"));
+    return true;
+  });
+}
+
 }  // namespace pelton::backend::cuda

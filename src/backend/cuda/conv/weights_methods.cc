@@ -121,7 +121,7 @@ class DirectMethod final : public WeightsMethod {
 }  // namespace
 
 std::vector<std::string> timed_weights_methods() {
-  std::vector<std::string> names{"cublaslt", kDirect};
+  std::vector<std::string> names{"cublaslt", kRows, kDirect};
   for (int i = 0; i < kCudnnProposals; ++i) {
     names.push_back(cat("cudnn ", i));
     names.push_back(cat("cudnn ", i, " narrow"));

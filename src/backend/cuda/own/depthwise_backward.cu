@@ -215,22 +215,25 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// A block a tap and 32 channels: dw[c][tap] = sum over blocks of partial[block][tap][c].
-__global__ void __launch_bounds__(kThreads)
+// A block a tap and 32 channels: dw[c][tap] = sum over blocks of partial[block][tap][c]. There are hundreds
+// of blocks: what a team adds up is a few reads one after the other, many at once.
+constexpr int kFinishTeams = 16;
+__global__ void __launch_bounds__(32 * kFinishTeams)
     finish_kernel(const DepthwiseBackward d, const float* partial, int blocks) {
-  __shared__ float shared[kThreads];
+  __shared__ float shared[32 * kFinishTeams];
   let_next_start();
   inputs_ready();
   const int c = blockIdx.x * 32 + threadIdx.x % 32, tap = blockIdx.y, part = threadIdx.x / 32;
   const int taps = d.r * d.s;
   float sum = 0;
   if (c < d.c)
-    for (int b = part; b < blocks; b += kThreads / 32)
+#pragma unroll 8
+    for (int b = part; b < blocks; b += kFinishTeams)
       sum += partial[(static_cast<int64_t>(b) * taps + tap) * d.c + c];
   shared[threadIdx.x] = sum;
   __syncthreads();
   if (part != 0 || c >= d.c) return;
-  for (int i = 1; i < kThreads / 32; ++i) sum += shared[i * 32 + threadIdx.x];
+  for (int i = 1; i < kFinishTeams; ++i) sum += shared[i * 32 + threadIdx.x];
   const float one[1] = {sum};
   store_as<1>(d.result_type, d.result, static_cast<int64_t>(c) * taps + tap, one);
 }
@@ -305,8 +308,8 @@ cudaError_t start_weights(const DepthwiseBackward& d, float* partial, int multip
   const cudaError_t status = launch(&weights_kernel<T, V, kWindow, kStride>, dim3(share.tiles, share.blocks),
                                     dim3(kThreads), 0, stream, d, share, partial);
   if (status != cudaSuccess) return status;
-  return launch(&finish_kernel, dim3((d.c + 31) / 32, kWindow * kWindow), dim3(kThreads), 0, stream, d,
-                static_cast<const float*>(partial), share.blocks);
+  return launch(&finish_kernel, dim3((d.c + 31) / 32, kWindow * kWindow), dim3(32 * kFinishTeams), 0, stream,
+                d, static_cast<const float*>(partial), share.blocks);
 }
 template <class T, int V>
 cudaError_t start_weights(const DepthwiseBackward& d, float* partial, int multiprocessors,
