@@ -119,7 +119,53 @@ TEST_CASE("layers: dropout does nothing in eval mode and keeps the mean in train
   }
 }
 
-TEST_CASE("layers: local contrast normalisation of a flat picture is zero, of a step it is bounded") {
+TEST_CASE("layers: local contrast normalisation by its formula, place by place") {
+  constexpr int64_t kN = 2, kC = 3, kSize = 5, kReach = 1;
+  Graph g;
+  Net net(g);
+  g.add_output(
+      local_contrast_norm(net, g.add_input(ir::Type::tensor(DType::f32, {kN, kC, kSize, kSize}), "x"), 3),
+      "y");
+  Tensor x(DType::f32, {kN, kC, kSize, kSize});
+  for (int64_t i = 0; i < x.count(); ++i)
+    x.set_double(i, std::sin(static_cast<double>(7 * i)) + (i % 5 == 0));
+  const Tensor y = interp::run(g, {x}).outputs[0].tensor;
+  for (int64_t n = 0; n < kN; ++n) {
+    auto at = [&](int64_t c, int64_t row, int64_t column) {
+      return ((n * kC + c) * kSize + row) * kSize + column;
+    };
+    // The mean over the channels and the places of the window that are inside.
+    auto mean = [&](int64_t row, int64_t column, auto&& value) {
+      double sum = 0, count = 0;
+      for (int64_t c = 0; c < kC; ++c)
+        for (int64_t r = std::max<int64_t>(row - kReach, 0); r <= std::min(row + kReach, kSize - 1); ++r)
+          for (int64_t q = std::max<int64_t>(column - kReach, 0); q <= std::min(column + kReach, kSize - 1);
+               ++q) {
+            sum += value(c, r, q);
+            ++count;
+          }
+      return sum / count;
+    };
+    auto centred = [&](int64_t c, int64_t r, int64_t q) {
+      return x.get_double(at(c, r, q)) -
+             mean(r, q, [&](int64_t k, int64_t a, int64_t b) { return x.get_double(at(k, a, b)); });
+    };
+    auto deviation = [&](int64_t r, int64_t q) {
+      return std::sqrt(
+          mean(r, q, [&](int64_t k, int64_t a, int64_t b) { return std::pow(centred(k, a, b), 2); }));
+    };
+    double floor = 0;
+    for (int64_t r = 0; r < kSize; ++r)
+      for (int64_t q = 0; q < kSize; ++q) floor += deviation(r, q) / (kSize * kSize);
+    for (int64_t c = 0; c < kC; ++c)
+      for (int64_t r = 0; r < kSize; ++r)
+        for (int64_t q = 0; q < kSize; ++q)
+          CHECK(y.get_double(at(c, r, q)) ==
+                doctest::Approx(centred(c, r, q) / std::max(deviation(r, q), floor)).epsilon(1e-4));
+  }
+}
+
+TEST_CASE("layers: local contrast normalisation of a flat picture is zero, its window is odd") {
   Graph g;
   Net net(g);
   ValueId x = g.add_input(ir::Type::tensor(DType::f32, {1, 1, 9, 9}), "x");

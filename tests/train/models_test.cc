@@ -88,6 +88,40 @@ TEST_CASE("models: names and outputs are those of torchvision, timm, transformer
   }
 }
 
+TEST_CASE("models: parameters start as those of torchvision, timm, transformers and torch") {
+  constexpr int64_t kFewest =
+      10000;  // elements of a parameter that is compared: its deviation is known to 0.7%
+  constexpr double kApart = 0.04;
+  const Json all = Json::parse(read_file("tests/train/expect/starts.json"));
+  for (const Json& c : all) {
+    const std::string name = c["model"];
+    CAPTURE(name);
+    const nn::ModelDef& def = nn::find_model(name);
+    const nn::BuiltModel model = nn::build_model(def, nn::ModelOptions(def, options_of(c["options"])), 1,
+                                                 {.mode = nn::Mode::train, .seed = 5});
+    size_t compared = 0;
+    for (const ir::Slot& s : model.graph.slots) {
+      if (s.kind != ir::SlotKind::parameter || s.initial.count() < kFewest) continue;
+      CAPTURE(s.name);
+      REQUIRE(c["parameters"].contains(s.name));
+      ++compared;
+      double square = 0, sum = 0, most = 0;
+      for (double v : to_doubles(s.initial)) {
+        square += v * v;
+        sum += v;
+        most = std::max(most, std::abs(v));
+      }
+      const auto n = static_cast<double>(s.initial.count());
+      const double deviation = std::sqrt(square / n - sum / n * (sum / n));
+      CHECK(deviation == doctest::Approx(c["parameters"][s.name][0].get<double>()).epsilon(kApart));
+      CHECK(std::abs(sum / n) <= kApart * deviation);
+      // The largest of uniform numbers is 1.73 deviations, of normal ones more than three.
+      CHECK((most < 1.8 * deviation) == c["parameters"][s.name][1].get<bool>());
+    }
+    CHECK(compared == c["parameters"].size());
+  }
+}
+
 TEST_CASE("models: a frozen graph gives what the one with slots gives") {
   const nn::ModelDef& def = nn::find_model("small_cnn");
   nn::ModelOptions options(def, {{"size", int64_t{8}}, {"widths", ir::Ints{4}}, {"hidden", int64_t{8}}});
