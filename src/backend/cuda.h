@@ -31,6 +31,12 @@ std::string cuda_device_uuid(int ordinal);
 std::string compile_cuda_kernels(const ir::Graph& graph, const std::vector<std::string>& names,
                                  const SymbolValues& sizes, const device::Target& target);
 
+// Where a graph at these sizes needs more than `most` different generated kernels, has them made in a form
+// that groups of other sizes share, for the plan of the calling thread's scope; before anything is prepared
+// or compiled for it. Needs no GPU.
+void limit_cuda_kernels(const ir::Graph& graph, const std::vector<std::string>& names,
+                        const SymbolValues& sizes, const device::Target& target, size_t most);
+
 // For `pelton doctor`: each NVIDIA library with its version, or why it is off.
 struct LibraryReport {
   std::string name, version, off;  // `off` empty: usable

@@ -25,7 +25,6 @@ namespace pelton::cli {
 namespace {
 
 constexpr double kNoLimitSeconds = 1e9;
-constexpr int64_t kMostKernels = 64;  // distinct generated ones that a plan should need
 
 struct Options {
   std::string model, output = "model.pelton", precision = "fp32", target, preprocess;
@@ -139,7 +138,7 @@ int run(const Options& o, const Globals& globals) {
                           {"passes", passes}};
     if (target.kind == device::Kind::cuda)
       out["artifacts"] = {{"kernels", artifacts.kernels},
-                          {"most_kernels", kMostKernels},
+                          {"most_kernels", ArtifactReport::kMostKernels},
                           {"library_plans", artifacts.library_plans},
                           {"choices", artifacts.choices},
                           {"timed", artifacts.timed},
@@ -156,9 +155,10 @@ int run(const Options& o, const Globals& globals) {
       print_line(cat("kernels are compiled when it is loaded: ", artifacts.left));
     else
       print_line(cat("holds ", artifacts.kernels, " compiled kernels",
-                     artifacts.kernels > kMostKernels
-                         ? cat(", more than the ", kMostKernels,
-                               " that a model should need: they take longer to compile and to load")
+                     artifacts.kernels > ArtifactReport::kMostKernels
+                         ? cat(", more than the ", ArtifactReport::kMostKernels,
+                               " that a model should need, since what they do depends on their sizes: they "
+                               "take longer to compile and to load")
                          : ""));
     if (artifacts.library_plans > 0) print_line(cat("holds ", artifacts.library_plans, " plans of cuDNN"));
     print_line(artifacts.timed ? cat("holds ", artifacts.choices, " choices timed on ", target.product)

@@ -14,6 +14,10 @@ ArtifactReport make_artifacts(runtime::Plan& plan, const device::Target& target)
   if (target.kind != device::Kind::cuda) return report;
   plan.artifacts = std::make_shared<device::Artifacts>();
   const SymbolValues sizes = compiler::sizes_of(plan.graph, plan.optimum);
+  const device::ArtifactScope scope(plan.artifacts.get());
+  std::vector<std::string> names;
+  for (const runtime::Choice& c : plan.choices) names.push_back(c.implementation);
+  backend::limit_cuda_kernels(plan.graph, names, sizes, target, ArtifactReport::kMostKernels);
   report.timed = target.multiprocessors > 0;
   if (report.timed) {
     auto e = runtime::Executable::create(std::make_shared<runtime::Plan>(plan), registry(), target);
@@ -24,9 +28,6 @@ ArtifactReport make_artifacts(runtime::Plan& plan, const device::Target& target)
     }
     e->prepare(dims);
   } else {
-    const device::ArtifactScope scope(plan.artifacts.get());
-    std::vector<std::string> names;
-    for (const runtime::Choice& c : plan.choices) names.push_back(c.implementation);
     report.left = backend::compile_cuda_kernels(plan.graph, names, sizes, target);
   }
   for (const auto& [name, content] : plan.artifacts->entries())

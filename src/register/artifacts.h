@@ -7,6 +7,9 @@
 namespace pelton {
 
 struct ArtifactReport {
+  // Different generated ones that a plan may need. Beyond, groups are compiled in a form that those of other
+  // sizes share; only what has no such form can still exceed it.
+  static constexpr int64_t kMostKernels = 64;
   int64_t kernels = 0, choices = 0;  // of the plan
   int64_t library_plans = 0;         // of cuDNN
   bool timed = false;                // on the target itself; false: it is not here, so choices stay open

@@ -112,6 +112,25 @@ def test_cudnn_takes_attention_of_inference_as_that_of_training(pelton, tmp_path
         assert plans(False, mask, causal) == plans(True, mask, causal) == 4
 
 
+def test_a_plan_needs_few_kernels(pelton, tmp_path):
+    """80 groups of other sizes and other numbers each, and one text for all of a kind."""
+    if not has_cuda(pelton) or not pelton("--json", "doctor").json()["gpu"]["libraries"]["NVRTC"]:
+        return
+    inputs = ", ".join(f"%x{i}: f32[{i + 1},{2 * i + 3}]" for i in range(80))
+    nodes = "".join(f"""  %s{i} = constant() {{value = tensor<f32[]>{{{i + 2}}}}} : f32[]
+  %m{i} = mul(%x{i}, %s{i}) : f32[{i + 1},{2 * i + 3}]
+  %y{i} = exp(%m{i}) : f32[{i + 1},{2 * i + 3}]
+""" for i in range(80))
+    results = ", ".join(f"%y{i}" for i in range(80))
+    (tmp_path / "many.plt").write_text(f'graph "g"({inputs}) {{\n{nodes}  return {results}\n}}\n')
+    report = pelton("--json", "compile", "many.plt", "-o", "many.pelton", "--target", "sm_90").json()
+    assert report["implementations"] == {"cuda.generated": 80}
+    assert 1 <= report["artifacts"]["kernels"] <= 8
+    again = pelton("--json", "compile", "many.plt", "-o", "again.pelton", "--target", "sm_90").json()
+    assert again["artifacts"] == report["artifacts"]
+    assert (tmp_path / "again.pelton").read_bytes() == (tmp_path / "many.pelton").read_bytes()
+
+
 def test_half_of_the_channels_needs_no_other_layout(pelton, tmp_path):
     """As in detectors: a convolution, one half of its channels through another, and both halves joined with that."""
     if not has_cuda(pelton):

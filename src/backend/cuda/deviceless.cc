@@ -71,4 +71,16 @@ std::string compile_cuda_kernels(const ir::Graph& graph, const std::vector<std::
   return no_compiler;
 }
 
+void limit_cuda_kernels(const ir::Graph& graph, const std::vector<std::string>& names,
+                        const SymbolValues& sizes, const device::Target& target, size_t most) {
+  const std::vector<ir::NodeId>& order = graph.order();
+  PELTON_CHECK(names.size() == order.size(), names.size(), " names for ", order.size(), " nodes");
+  std::set<std::string> texts;
+  for (size_t i = 0; i < order.size() && texts.size() <= most; ++i) {
+    Instance instance{graph, order[i], {}, {}, {}, sizes, target.threads};
+    if (names[i] == cuda::kGenerated && fill(instance)) cuda::count_generated(instance, target, texts);
+  }
+  if (texts.size() > most) cuda::share_texts();
+}
+
 }  // namespace pelton::backend

@@ -10,6 +10,8 @@
 #include "backend/cuda/reductions.h"
 #include "codegen/cuda_emit.h"
 #include "codegen/lower.h"
+#include "codegen/shared_form.h"
+#include "device/artifacts.h"
 #include "ir/builder.h"
 #include "ir/infer.h"
 #include "ir/op.h"
@@ -130,10 +132,12 @@ std::string refuse(const ir::Graph& graph, ir::NodeId id, const device::Target&)
 
 class GeneratedKernel : public Kernel {
  public:
-  GeneratedKernel(std::shared_ptr<const LoadedKernel> kernel, std::vector<size_t> inputs, size_t outputs,
-                  std::vector<int64_t> sizes, bool wide, unsigned blocks, unsigned block)
+  GeneratedKernel(std::shared_ptr<const LoadedKernel> kernel, std::vector<size_t> inputs,
+                  std::vector<Packed> constants, size_t outputs, std::vector<int64_t> sizes, bool wide,
+                  unsigned blocks, unsigned block)
       : kernel_(std::move(kernel)),
         inputs_(std::move(inputs)),
+        constants_(std::move(constants)),
         outputs_(outputs),
         wide_sizes_(std::move(sizes)),
         wide_(wide),
@@ -146,16 +150,14 @@ class GeneratedKernel : public Kernel {
     const void* buffers[kMaxArguments];
     void* arguments[kMaxArguments];
     size_t count = 0;
-    for (size_t i : inputs_) {
-      buffers[count] = args.in[i];
+    auto add = [&](const void* buffer) {
+      buffers[count] = buffer;
       arguments[count] = &buffers[count];
       ++count;
-    }
-    for (size_t i = 0; i < outputs_; ++i) {
-      buffers[count] = args.out[i];
-      arguments[count] = &buffers[count];
-      ++count;
-    }
+    };
+    for (size_t i : inputs_) add(args.in[i]);
+    for (const Packed& c : constants_) add(c->get());
+    for (size_t i = 0; i < outputs_; ++i) add(args.out[i]);
     for (size_t i = 0; i < wide_sizes_.size(); ++i)
       arguments[count++] = wide_ ? static_cast<void*>(const_cast<int64_t*>(&wide_sizes_[i]))
                                  : static_cast<void*>(const_cast<int32_t*>(&sizes_[i]));
@@ -164,10 +166,16 @@ class GeneratedKernel : public Kernel {
   bool reads(size_t input) const override {
     return std::find(inputs_.begin(), inputs_.end(), input) != inputs_.end();
   }
+  int64_t packed_bytes() const override {
+    int64_t sum = 0;
+    for (const Packed& c : constants_) sum += c->bytes();
+    return sum;
+  }
 
  private:
   std::shared_ptr<const LoadedKernel> kernel_;
   std::vector<size_t> inputs_;
+  std::vector<Packed> constants_;  // behind the inputs
   size_t outputs_;
   std::vector<int64_t> wide_sizes_;
   std::vector<int32_t> sizes_;
@@ -176,18 +184,35 @@ class GeneratedKernel : public Kernel {
 };
 
 // Where a kernel will run: on the current GPU, or on one that is not present, and is then only compiled and
-// kept.
+// kept; with `texts`, its text is only counted.
 struct Place {
   const device::Target& target;
   bool present = true;
+  std::set<std::string>* texts = nullptr;
 };
 
+// An entry of a plan's artifacts: its groups have the form that they share with others.
+const std::pair<std::string, std::string> kShared{"kernel_texts", "shared"};
+bool shares_texts() {
+  const device::Artifacts* const of_plan = device::current_artifacts();
+  return of_plan && of_plan->find(kShared.first, kShared.second);
+}
+
 // The kernel of a graph of plain tensors, `inputs` of the node standing for its inputs.
-std::unique_ptr<GeneratedKernel> generate(const ir::Graph& graph, const std::string& name,
-                                          std::vector<size_t> inputs, const SymbolValues& symbols,
+std::unique_ptr<GeneratedKernel> generate(const ir::Graph& own, const std::string& name,
+                                          std::vector<size_t> inputs, const SymbolValues& own_symbols,
                                           const Place& place) {
-  codegen::Lowered lowered = codegen::lower(graph, name);
+  std::optional<codegen::SharedForm> shared;
+  codegen::Lowered lowered;
+  if (shares_texts() && (shared = codegen::shared_form(own, own_symbols))) {
+    if (shared->graph.inputs.size() + shared->graph.outputs.size() + shared->sizes.size() <= kMaxArguments)
+      lowered = codegen::lower(shared->graph, name);
+    if (!lowered.kernel) shared.reset();
+  }
+  if (!lowered.kernel) lowered = codegen::lower(own, name);
   PELTON_CHECK(lowered.kernel, lowered.reason);
+  const ir::Graph& graph = shared ? shared->graph : own;
+  const SymbolValues& symbols = shared ? shared->sizes : own_symbols;
   int64_t largest = 0, widest = 1, results = 0;
   for (const auto* values : {&graph.inputs, &graph.outputs})
     for (ir::ValueId v : *values) {
@@ -218,12 +243,19 @@ std::unique_ptr<GeneratedKernel> generate(const ir::Graph& graph, const std::str
   int64_t blocks = results == 0 ? 0 : std::clamp<int64_t>(text.blocks.eval(symbols), 1, processors * 64);
   std::string all = cat(codegen::cuda_prelude(), text.text);
   std::shared_ptr<const LoadedKernel> kernel;
-  if (place.present)
-    kernel = compiled(all, text.entry, place.target.sm);
-  else
+  std::vector<Packed> constants;
+  if (place.texts) {
+    place.texts->insert(std::move(text.text));
+  } else if (!place.present) {
     (void)compile_cubin(all, place.target.sm);
-  return std::make_unique<GeneratedKernel>(std::move(kernel), std::move(inputs), graph.outputs.size(),
-                                           std::move(sizes), options.wide_index,
+  } else {
+    kernel = compiled(all, text.entry, place.target.sm);
+    if (shared)
+      for (const Tensor& t : shared->constants)
+        constants.push_back(shared_packed(t, "as it is", [&] { return upload(t, "a constant of a group"); }));
+  }
+  return std::make_unique<GeneratedKernel>(std::move(kernel), std::move(inputs), std::move(constants),
+                                           graph.outputs.size(), std::move(sizes), options.wide_index,
                                            static_cast<unsigned>(blocks), static_cast<unsigned>(text.block));
 }
 
@@ -315,6 +347,13 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& 
 
 void compile_generated(const Instance& instance, const device::Target& target) {
   (void)prepare_at(instance, {target, false});
+}
+void count_generated(const Instance& instance, const device::Target& target, std::set<std::string>& texts) {
+  (void)prepare_at(instance, {target, false, &texts});
+}
+void share_texts() {
+  if (device::Artifacts* of_plan = device::current_artifacts())
+    of_plan->add(kShared.first, kShared.second, "");
 }
 
 void add_generated(Registry& registry) {

@@ -2,6 +2,9 @@
 // The families of CUDA implementations, each added by one call; register.cc fixes their order.
 #pragma once
 
+#include <set>
+#include <string>
+
 #include "backend/kernel.h"
 
 namespace pelton::backend::cuda {
@@ -31,6 +34,10 @@ void add_generated(Registry& registry);    // groups and single nodes through th
 inline constexpr std::string_view kGenerated = "cuda.generated";
 // The kernel that preparing the instance would load, compiled and kept (kept.h). Needs no GPU.
 void compile_generated(const Instance& instance, const device::Target& target);
+// Adds the texts of the kernels that it would load.
+void count_generated(const Instance& instance, const device::Target& target, std::set<std::string>& texts);
+// From now on groups of this thread's plan are compiled in the form that they share (codegen/shared_form.h).
+void share_texts();
 void add_segments(Registry& registry);  // one launch for many tensors (ir/segments.h)
 inline constexpr std::string_view kSegmented = "cuda.segments";
 void compile_segments(const Instance& instance, const device::Target& target);

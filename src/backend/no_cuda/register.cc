@@ -15,6 +15,9 @@ std::string compile_cuda_kernels(const ir::Graph&, const std::vector<std::string
   return "this build has no CUDA back end";
 }
 
+void limit_cuda_kernels(const ir::Graph&, const std::vector<std::string>&, const SymbolValues&,
+                        const device::Target&, size_t) {}
+
 std::string cuda_device_uuid(int) {
   return {};
 }
