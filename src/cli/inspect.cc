@@ -213,9 +213,9 @@ int run(const Options& o, const Globals& globals) {
   if (preprocess) {
     print_line(cat("pictures  make '", preprocess->input, "' by ", preprocess->name, ":"));
     for (std::string_view rest = preprocess->pipeline; !rest.empty();) {
-      const size_t end = std::min(rest.find('\n'), rest.size() - 1);
+      const size_t end = std::min(rest.find('\n'), rest.size());
       print_line(cat("    ", rest.substr(0, end)));
-      rest.remove_prefix(end + 1);
+      rest.remove_prefix(std::min(end + 1, rest.size()));
     }
   }
   for (const auto& [symbol, range] : g.symbols->ranges)
