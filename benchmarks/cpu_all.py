@@ -64,10 +64,18 @@ def models_text():
         lines.append("8-bit models in QDQ form, one thread, ONNX Runtime / OpenVINO: " + ", ".join(
             f"{c['model']} {ratio(c, 'onnxruntime')} / {ratio(c, 'openvino')}" for c in bytes_["cases"] if c["threads"] == 1) + ".")
     if load := stored("load.json"):
-        lines.append(f"From a plan file (`compile --embed-packed`) to the first result, fresh process, {load['threads']} threads, over ONNX Runtime's time from "
-                     ".onnx: " + ", ".join(f"{k} {v['load_ratio']:.2f}" for k, v in load["models"].items()) + "; peak memory of the process in MiB, "
-                     "with ONNX Runtime's\nbeyond Python: " + ", ".join(f"{k} {v['peak_bytes'] / 2**20:.0f} / {v['onnx_peak_bytes'] / 2**20:.0f}"
-                                                                      for k, v in load["models"].items()) + ".")
+        rows = load["models"].items()
+        lines.append(f"From a plan file (`compile --embed-packed`) to the first result, in a fresh process that opens the library and nothing else, {load['threads']} "
+                     "threads, over the same of ONNX Runtime\nfrom .onnx / from its .ort: " +
+                     ", ".join(f"{k} {v['load_over_onnx']:.2f} / {v['load_over_ort']:.2f}" for k, v in rows) +
+                     "; peak memory of those processes after ten runs in MiB, Pelton / ONNX Runtime\nfrom .onnx / from .ort: " +
+                     ", ".join(f"{k} " + " / ".join(f"{v[side]['peak_bytes'] / 2**20:.0f}" for side in ("pelton", "onnx", "ort"))
+                               for k, v in rows) + ".")
+    if groups := stored("groups_cpu.json"):
+        rates = [g["of_copy"] for g in groups["groups"]]
+        times = [g["l1_ratio"] for g in groups["groups"]]
+        lines.append(f"Twelve generated groups (`bench_cpu_groups {groups['threads']}`): beyond the caches {min(rates):.2f} to {max(rates):.2f} of the STREAM-copy rate, "
+                     f"in L1 {min(times):.2f} to {max(times):.2f} times a hand-written loop's time.")
     return "\n".join(lines)
 
 
@@ -115,11 +123,11 @@ def main():
         if set(QUANTISED) & set(have):
             run(*compare, "--batch", "1", "--models", ",".join(m for m in have if m in QUANTISED), "-o", RESULTS / "models_cpu_int8.json", **library)
     if "load" in parts:
-        run(python, HERE / "load.py", args.build / "pelton", *(args.models / f"{m}.onnx" for m in LOADED if m in wanted), "--output", RESULTS / "load.json")
+        run(python, HERE / "load.py", args.build, *(args.models / f"{m}.onnx" for m in LOADED if m in wanted), "--output", RESULTS / "load.json")
     if "train" in parts:
         run(python, HERE / "train/compare.py", args.build / "pelton", "--threads", 2, "--output", RESULTS / "train_cpu.json")
     if "groups" in parts:
-        groups = subprocess.run([str(args.build / "bench_cpu_groups")], capture_output=True, text=True)
+        groups = subprocess.run([str(args.build / "bench_cpu_groups"), "1"], capture_output=True, text=True)
         if groups.returncode == 0:
             (RESULTS / "groups_cpu.json").write_text(groups.stdout)
 

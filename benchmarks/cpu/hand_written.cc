@@ -30,7 +30,7 @@ HWY_INLINE void each(int64_t rows, int64_t columns, float* out, F f) {
 }
 void add_relu(In in, float* out, int64_t rows, int64_t columns) {
   each(rows, columns, out, [=](int64_t, int64_t i, int64_t) HWY_ATTR {
-    return max_nan(hn::Add(at(in[0], i), at(in[1], i)), splat(0));
+    return at_least(0, hn::Add(at(in[0], i), at(in[1], i)));
   });
 }
 void bias_gelu(In in, float* out, int64_t rows, int64_t columns) {
@@ -50,7 +50,7 @@ void scale_shift(In in, float* out, int64_t rows, int64_t columns) {
 void hard_swish_add(In in, float* out, int64_t rows, int64_t columns) {
   each(rows, columns, out, [=](int64_t, int64_t i, int64_t) HWY_ATTR {
     const VF x = at(in[0], i);
-    const VF gate = min_nan(max_nan(hn::MulAdd(x, splat(1.0f / 6), splat(0.5f)), splat(0)), splat(1));
+    const VF gate = at_most(1, at_least(0, hn::MulAdd(x, splat(1.0f / 6), splat(0.5f))));
     return hn::MulAdd(x, gate, at(in[1], i));
   });
 }

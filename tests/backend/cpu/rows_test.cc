@@ -2,6 +2,8 @@
 // Reductions, softmax, norms, and fused groups of them.
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "backend/cpu/harness.h"
 #include "base/cat.h"
 #include "ir/text.h"
@@ -113,7 +115,7 @@ TEST_CASE("an operand computed from a longer loop is refused by name") {
       {random(DType::f32, {4, 8}, 1)}, {"cpu.body", {}}, Measure::absolute);
 }
 
-TEST_CASE("pairs of cheap steps become one, whichever side the value stands on") {
+TEST_CASE("pairs of steps become one, whichever side the value stands on") {
   const std::string x = "f32[3,70]", head = cat("%a: ", x, ", %b: ", x, ", %c: f32[70], %d: f32[3,1]");
   for (const char* body : {"%0 = sub(%a, %b) : X %1 = mul(%c, %0) : X %2 = add(%d, %1) : X",
                            "%0 = mul(%a, %b) : X %1 = sub(%c, %0) : X %2 = square(%1) : X",
@@ -121,7 +123,14 @@ TEST_CASE("pairs of cheap steps become one, whichever side the value stands on")
                            "%0 = add(%a, %d) : X %1 = mul(%c, %0) : X %2 = mul(%1, %b) : X",
                            "%0 = mul(%a, %b) : X %1 = add(%0, %d) : X %2 = relu(%1) : X",
                            "%0 = add(%a, %b) : X %1 = add(%c, %0) : X %2 = relu(%1) : X",
-                           "%0 = sub(%d, %a) : X %1 = square(%0) : X %2 = add(%1, %0) : X"}) {
+                           "%0 = sub(%d, %a) : X %1 = square(%0) : X %2 = add(%1, %0) : X",
+                           "%0 = hard_swish(%a) : X %1 = add(%c, %0) : X %2 = sub(%1, %b) : X",
+                           "%0 = hard_swish(%a) : X %1 = add(%0, %d) : X %2 = div(%1, %b) : X",
+                           "%0 = add(%a, %d) : X %1 = gelu(%0) : X %2 = sub(%1, %c) : X",
+                           "%0 = add(%b, %a) : X %1 = gelu(%0) {tanh = true} : X %2 = neg(%1) : X",
+                           "%0 = silu(%a) : X %1 = mul(%c, %0) : X %2 = div(%1, %b) : X",
+                           "%0 = sigmoid(%b) : X %1 = mul(%0, %d) : X %2 = neg(%1) : X",
+                           "%0 = tanh(%a) : X %1 = mul(%b, %0) : X %2 = neg(%1) : X"}) {
     std::string steps = body;
     for (size_t at; (at = steps.find('X')) != steps.npos;) steps.replace(at, 1, x);
     check_node(cat("graph \"g\"(", head, ") { %o = fused(%a, %b, %c, %d) {body = graph \"b\"(", head, ") { ",
@@ -130,6 +139,40 @@ TEST_CASE("pairs of cheap steps become one, whichever side the value stands on")
                 random(DType::f32, {3, 1}, 4)},
                {"cpu.tile", {}}, Measure::absolute);
   }
+}
+
+TEST_CASE("a sum and its reduction in one pass") {
+  struct Case {
+    const char* body;  // yields %1 of type Y
+    bool row;
+  };
+  const Case cases[] = {{"%1 = reduce_sum(%0) {axes = [1], keep_dims = true} : Y", true},
+                        {"%1 = reduce_max(%0) {axes = [1], keep_dims = true} : Y", true},
+                        {"%1 = softmax(%0) {axis = 1} : Y", false},
+                        {"%1 = layer_norm(%0, %c, %c) {axis = 1, eps = 1e-5} : Y", false}};
+  for (int64_t n : {1, 7, 64, 70, 1000})
+    for (const Case& c : cases)
+      for (const Dims& other : {Dims{600, n}, Dims{n}, Dims{600, 1}}) {
+        const Dims d = {600, n};
+        const std::string x = cat("f32", d), y = c.row ? cat("f32", Dims{600, 1}) : x;
+        const std::string head = cat("%a: ", x, ", %b: f32", other, ", %c: f32", Dims{n});
+        std::string body = c.body;
+        body.replace(body.find('Y'), 1, y);
+        check_node(cat("graph \"g\"(", head, ") { %o, %s = fused(%a, %b, %c) {body = graph \"b\"(", head,
+                       ") { %0 = add(%a, %b) : ", x, " ", body, " return %1, %0 }, kind = \"reduce\"} : ", y,
+                       ", ", x, " return %o, %s }"),
+                   {random(DType::f32, d, 1), random(DType::f32, other, 2), random(DType::f32, {n}, 3)},
+                   {"cpu.tile", {}}, Measure::absolute);
+      }
+  Tensor a = random(DType::f32, {2, 20}, 1), b = random(DType::f32, {2, 20}, 2);
+  static_cast<float*>(a.mutable_data())[17] = NAN;
+  static_cast<float*>(b.mutable_data())[25] = NAN;
+  const std::string head = "%a: f32[2,20], %b: f32[2,20]";
+  check_node(
+      cat("graph \"g\"(", head, ") { %o = fused(%a, %b) {body = graph \"b\"(", head,
+          ") { %0 = add(%a, %b) : f32[2,20] %1 = reduce_max(%0) {axes = [1]} : f32[2] return %1 }, kind = "
+          "\"reduce\"} : f32[2] return %o }"),
+      {a, b}, {"cpu.tile", {}}, Measure::absolute);
 }
 
 TEST_CASE("means and extremes of many pixels, few and many channels") {

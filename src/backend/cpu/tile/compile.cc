@@ -492,6 +492,9 @@ void Compiler::assign_slots() {
     for (int r : {p_.code[k].out, p_.code[k].out2})
       if (r >= 0) first[static_cast<size_t>(r)] = at;
   }
+  const int64_t bytes =
+      p_.rows * p_.inner_count * static_cast<int64_t>(p_.sources.size() + p_.sinks.size()) * 4;
+  p_.streams = bytes > target_.l2_bytes;
   std::vector<bool> outside(n, false);
   for (Sink& s : p_.sinks) {
     const auto r = static_cast<size_t>(s.reg);
@@ -531,11 +534,9 @@ void Compiler::assign_slots() {
     p_.tile = tile;
   }
   p_.slot_bytes = align64(p_.tile * widest);
-  constexpr int64_t kCacheBytes = int64_t{1} << 20;  // a second-level cache
-  p_.streams =
-      p_.rows * p_.inner_count * static_cast<int64_t>(p_.sources.size() + p_.sinks.size()) * 4 > kCacheBytes;
   const int64_t tiles = p_.tiles();
   int64_t work = 0;
+  for (const Instruction& i : p_.code) p_.passes += !i.one;
   for (const Instruction& i : p_.code) work += i.one ? 0 : (i.wide && i.wide->scalar ? 16 : 2);
   p_.grain = grain_for(p_.rows * tiles, p_.tile * std::max<int64_t>(1, work));
   if (p_.slots * p_.slot_bytes > 64 << 10) p_.grain = std::max(p_.grain, (p_.rows * tiles + 15) / 16);

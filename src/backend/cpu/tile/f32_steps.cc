@@ -127,27 +127,26 @@ void select(const Step& s, int64_t n) {
   }
 }
 
-// Reductions keep four running vectors, so the order of sums depends on the length alone (and the ISA).
-template <class F, class G>
-HWY_INLINE void reduce(const Step& s, int64_t n, float start, F f, G combine) {
+// Reductions keep four running vectors, so the order of sums depends on the length alone (and the ISA). at(i)
+// yields the vector at i, tail(i, count) one whose first `count` lanes count; each place is asked for once,
+// in order.
+template <class F, class G, class At, class Tail>
+HWY_INLINE float reduced(int64_t n, float start, F f, G combine, At at, Tail tail) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
-  const float* p = floats(s.in[0]);
   VF r0 = splat(start), r1 = r0, r2 = r0, r3 = r0;
   int64_t i = 0;
   for (; i + 4 * lanes <= n; i += 4 * lanes) {
-    r0 = f(r0, hn::LoadU(DF(), p + i));
-    r1 = f(r1, hn::LoadU(DF(), p + i + lanes));
-    r2 = f(r2, hn::LoadU(DF(), p + i + 2 * lanes));
-    r3 = f(r3, hn::LoadU(DF(), p + i + 3 * lanes));
+    r0 = f(r0, at(i));
+    r1 = f(r1, at(i + lanes));
+    r2 = f(r2, at(i + 2 * lanes));
+    r3 = f(r3, at(i + 3 * lanes));
   }
-  for (; i + lanes <= n; i += lanes) r0 = f(r0, hn::LoadU(DF(), p + i));
+  for (; i + lanes <= n; i += lanes) r0 = f(r0, at(i));
   if (i < n) {
-    alignas(64) float buffer[kMaxLanes], keep[kMaxLanes];
-    hn::Store(r1, DF(), keep);
-    for (int64_t k = 0; k < kMaxLanes; ++k) buffer[k] = i + k < n ? p[i + k] : 0;
     // Only the lanes that exist take part.
-    alignas(64) float taken[kMaxLanes];
-    hn::Store(f(r1, hn::Load(DF(), buffer)), DF(), taken);
+    alignas(64) float keep[kMaxLanes], taken[kMaxLanes];
+    hn::Store(r1, DF(), keep);
+    hn::Store(f(r1, tail(i, n - i)), DF(), taken);
     for (int64_t k = 0; k < n - i; ++k) keep[k] = taken[k];
     r1 = hn::Load(DF(), keep);
   }
@@ -157,7 +156,38 @@ HWY_INLINE void reduce(const Step& s, int64_t n, float start, F f, G combine) {
   hn::Store(all, DF(), parts);
   for (int64_t width = lanes / 2; width > 0; width /= 2)
     hn::Store(combine(hn::Load(DF(), parts), hn::LoadU(DF(), parts + width)), DF(), parts);
-  *static_cast<float*>(s.out) = parts[0];
+  return parts[0];
+}
+template <class F, class G>
+HWY_INLINE void reduce(const Step& s, int64_t n, float start, F f, G combine) {
+  const Operand a(s, 0);
+  *static_cast<float*>(s.out) = reduced(
+      n, start, f, combine, [&](int64_t i) HWY_ATTR { return hn::LoadU(DF(), a.p + i); },
+      [&](int64_t i, int64_t count) HWY_ATTR { return a.load_tail(i, count); });
+}
+// out = a + b, out2 = its reduction
+template <class F>
+HWY_INLINE void add_reduce(const Step& s, int64_t n, float start, F f) {
+  const Operand a(s, 0), b(s, 1);
+  auto* out = static_cast<float*>(s.out);
+  *static_cast<float*>(s.out2) = reduced(
+      n, start, f, f,
+      [&](int64_t i) HWY_ATTR {
+        const VF sum = hn::Add(a.load(i), b.load(i));
+        hn::StoreU(sum, DF(), out + i);
+        return sum;
+      },
+      [&](int64_t i, int64_t count) HWY_ATTR {
+        const VF sum = hn::Add(a.load_tail(i, count), b.load_tail(i, count));
+        store_tail(sum, out + i, count);
+        return sum;
+      });
+}
+void add_sum(const Step& s, int64_t n) {
+  add_reduce(s, n, 0.0f, [](VF a, VF b) HWY_ATTR { return hn::Add(a, b); });
+}
+void add_max(const Step& s, int64_t n) {
+  add_reduce(s, n, -HUGE_VALF, [](VF a, VF b) HWY_ATTR { return max_nan(a, b); });
 }
 void reduce_sum(const Step& s, int64_t n) {
   auto add = [](VF a, VF b) HWY_ATTR { return hn::Add(a, b); };
@@ -277,12 +307,15 @@ HWY_INLINE VF zero() {
 HWY_INLINE VF one() {
   return splat(1.0f);
 }
+HWY_INLINE VF hard_swish_ps(VF x) {
+  return hn::Mul(x, at_most(1, at_least(0, hn::MulAdd(x, splat(1.0f / 6), splat(0.5f)))));
+}
 MAP1(neg, hn::Neg(x))
 MAP1(abs, hn::Abs(x))
 MAP1(sign, keep_nan(x, hn::IfThenElse(hn::Gt(x, zero()), one(),
                                       hn::IfThenElse(hn::Lt(x, zero()), splat(-1.0f), x))))
 MAP1(reciprocal, hn::Div(one(), x))
-MAP1(relu, keep_nan(x, hn::Max(x, zero())))
+MAP1(relu, at_least(0, x))
 MAP1(floor, hn::Floor(x))
 MAP1(ceil, hn::Ceil(x))
 MAP1(round, hn::Round(x))
@@ -298,8 +331,8 @@ MAP1(sigmoid, sigmoid_ps(x))
 MAP1(silu, silu_ps(x))
 MAP1(gelu_erf, gelu_erf_ps(x))
 MAP1(gelu_tanh, gelu_tanh_ps(x))
-MAP1(hard_swish, hn::Mul(x, min_nan(max_nan(hn::MulAdd(x, splat(1.0f / 6), splat(0.5f)), zero()), one())))
-MAP1(hard_sigmoid, min_nan(max_nan(hn::MulAdd(x, imm0, imm1), zero()), one()))
+MAP1(hard_swish, hard_swish_ps(x))
+MAP1(hard_sigmoid, at_most(1, at_least(0, hn::MulAdd(x, imm0, imm1))))
 MAP1(leaky_relu, hn::IfThenElse(hn::Lt(x, zero()), hn::Mul(imm0, x), x))
 MAP1(elu, hn::IfThenElse(hn::Lt(x, zero()), hn::Mul(imm0, hn::Sub(exp_ps(hn::Div(x, imm1)), one())), x))
 MAP1(softsign, hn::Div(x, hn::Add(one(), hn::Abs(x))))
@@ -311,14 +344,20 @@ MAP2(max, max_nan(x, y))
 MAP2(min, min_nan(x, y))
 MAP2(prelu, hn::IfThenElse(hn::Lt(x, zero()), hn::Mul(x, y), x))
 MAP3(multiply_add, hn::MulAdd(x, y, z))
-MAP2(add_relu, max_nan(hn::Add(x, y), zero()))
-MAP3(multiply_add_relu, max_nan(hn::MulAdd(x, y, z), zero()))
+MAP2(add_relu, at_least(0, hn::Add(x, y)))
+MAP3(multiply_add_relu, at_least(0, hn::MulAdd(x, y, z)))
 MAP3(sub_mul, hn::Mul(hn::Sub(x, y), z))
 MAP3(add_mul, hn::Mul(hn::Add(x, y), z))
 MAP3(add_add, hn::Add(hn::Add(x, y), z))
 MAP3(mul_mul, hn::Mul(hn::Mul(x, y), z))
 MAP3(mul_sub, hn::MulSub(x, y, z))
 MAP3(sub_product, hn::NegMulAdd(x, y, z))
+MAP2(hard_swish_add, hn::Add(hard_swish_ps(x), y))
+MAP2(add_gelu_erf, gelu_erf_ps(hn::Add(x, y)))
+MAP2(add_gelu_tanh, gelu_tanh_ps(hn::Add(x, y)))
+MAP2(silu_mul, hn::Mul(silu_ps(x), y))
+MAP2(sigmoid_mul, hn::Mul(sigmoid_ps(x), y))
+MAP2(tanh_mul, hn::Mul(tanh_ps(x), y))
 MAP3(clamp, min_nan(max_nan(x, y), z))
 MAP3(norm, hn::Mul(hn::Sub(x, y), z))
 void sub_square_step(const Step& s, int64_t n) {
@@ -393,6 +432,12 @@ constexpr CodeStep kSteps[] = {{Code::neg, neg_step},
                                {Code::mul_sub, mul_sub_step},
                                {Code::sub_product, sub_product_step},
                                {Code::sub_multiply_add, sub_multiply_add_step},
+                               {Code::hard_swish_add, hard_swish_add_step},
+                               {Code::add_gelu_erf, add_gelu_erf_step},
+                               {Code::add_gelu_tanh, add_gelu_tanh_step},
+                               {Code::silu_mul, silu_mul_step},
+                               {Code::sigmoid_mul, sigmoid_mul_step},
+                               {Code::tanh_mul, tanh_mul_step},
                                {Code::clamp, clamp_step},
                                {Code::norm, norm_step},
                                {Code::eq, eq_step},
@@ -408,6 +453,8 @@ constexpr CodeStep kSteps[] = {{Code::neg, neg_step},
                                {Code::reduce_prod, reduce_prod},
                                {Code::reduce_squares, reduce_squares},
                                {Code::exp_sum, exp_sum},
+                               {Code::add_sum, add_sum},
+                               {Code::add_max, add_max},
                                {Code::norm_affine, norm_affine},
                                {Code::round_bf16, round_bf16},
                                {Code::round_f16, round_f16}};

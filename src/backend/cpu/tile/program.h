@@ -58,6 +58,7 @@ struct Program {
   int64_t rows = 1, inner_count = 1, tile = 1;
   bool has_rows = false;  // reductions: a tile is a row
   bool streams = false;   // operands and results do not fit in the second-level cache
+  int64_t passes = 0;     // steps that go over a whole run
   std::vector<Register> registers;
   std::vector<Instruction> code;
   std::vector<Source> sources;

@@ -10,6 +10,7 @@ namespace pelton::backend::cpu {
 namespace {
 
 constexpr int64_t kStackBytes = 64 << 10;
+constexpr int64_t kStartBytes = 512;
 constexpr size_t kMaxRegisters = 192, kMaxOperands = 64, kMaxLoops = 16;
 
 // Copies or converts elements [begin, begin + count) of the inner run, which `inner` and `strides` describe,
@@ -102,9 +103,9 @@ class Runner {
       if (p_.registers[r].kind == Register::source) bind_source(r, start, n, new_row);
     for (const Sink& s : p_.sinks)
       if (s.direct) address_[static_cast<size_t>(s.reg)] = sink_base(s) + start * (bits(s.dtype) / 8);
-    size_t at = 0;
+    int64_t at = 0;
     for (const Instruction& i : p_.code) {
-      if (next_) fetch_ahead(at++);
+      if (next_ && !i.one) fetch_ahead(at++);
       if (i.one && !new_row) continue;
       Step step;
       for (int k = 0; k < 5; ++k)
@@ -122,16 +123,18 @@ class Runner {
     for (const Sink& s : p_.sinks)
       if (!s.direct) store(s, start, n, new_row);
   }
-  // While step `at` of a row runs, its share of the next row comes closer: rows are too short for the
-  // hardware to follow. An address behind the last row does no harm.
-  void fetch_ahead(size_t at) const {
-    const auto steps = static_cast<int64_t>(p_.code.size()), share = static_cast<int64_t>(at);
+  // While pass `at` over a row runs, its share of the next row comes closer: rows are too short for the
+  // hardware to follow. In a program without reductions only the start of the next row: more would hold up
+  // the loads of this one. An address behind the last row does no harm.
+  void fetch_ahead(int64_t at) const {
+    if (!p_.has_rows && at > 0) return;
     const auto fetch = [&](const void* base, int64_t row, const std::vector<int64_t>& outer, DType type,
                            bool to_write) {
       if (outer.empty() || outer.back() == 0) return;  // the same row again
       const int64_t width = bits(type) / 8, bytes = p_.inner_count * width;
       const auto* next = static_cast<const char*>(base) + (row + outer.back()) * width;
-      const int64_t first = bytes * share / steps / 64 * 64, last = bytes * (share + 1) / steps;
+      const int64_t first = bytes * at / p_.passes / 64 * 64;
+      const int64_t last = p_.has_rows ? bytes * (at + 1) / p_.passes : std::min(bytes, kStartBytes);
       if (to_write)
         for (int64_t b = first; b < last; b += 64) __builtin_prefetch(next + b, 1, 2);
       else
@@ -140,6 +143,7 @@ class Runner {
     for (size_t k = 0; k < p_.sources.size(); ++k)
       if (const Source& s = p_.sources[k]; s.direct && !s.one && s.input >= 0)
         fetch(args_.in[static_cast<size_t>(s.input)], source_at_[k], s.outer, s.dtype, false);
+    if (!p_.has_rows) return;
     for (size_t k = 0; k < p_.sinks.size(); ++k)
       if (const Sink& s = p_.sinks[k]; s.direct) fetch(args_.out[k], sink_at_[k], s.outer, s.dtype, true);
   }

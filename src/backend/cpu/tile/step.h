@@ -71,6 +71,12 @@ enum class Code : uint8_t {
   mul_sub,            // a b - c
   sub_product,        // c - a b
   sub_multiply_add,   // (a - b) c + d
+  hard_swish_add,     // hard_swish(a) + b
+  add_gelu_erf,       // gelu_erf(a + b), and so on
+  add_gelu_tanh,
+  silu_mul,  // silu(a) b, and so on
+  sigmoid_mul,
+  tanh_mul,
   // comparisons of f32, yielding booleans
   eq,
   ne,
@@ -87,6 +93,8 @@ enum class Code : uint8_t {
   reduce_prod,
   reduce_squares,  // sum of (a - b)^2, b one value
   exp_sum,         // out = e^(a - b), b one value; out2 = its sum
+  add_sum,         // out = a + b, out2 = its sum
+  add_max,         // out = a + b, out2 = its largest value
   norm,            // (a - b) c, b and c one value each
   norm_affine,     // (a - b) c d + e: in[3] scale and in[4] bias run along
   none,
