@@ -5,6 +5,7 @@
 
 #include "nn/layers.h"
 #include "onnx/import/import.h"
+#include "passes/specialise.h"
 
 namespace pelton::train {
 
@@ -32,8 +33,9 @@ class NamedModel : public Trainable {
 
 class OnnxModel : public Trainable {
  public:
-  explicit OnnxModel(const std::string& path)
+  OnnxModel(const std::string& path, const Attrs& samples)
       : name_(std::filesystem::path(path).stem().string()), graph_(onnx::import_file(path).graph) {
+    fix_samples(samples, path);
     if (graph_.inputs.empty() || graph_.outputs.empty())
       fail(ErrorCode::bad_format, "the model has no input or no output", path);
     for (ValueId v : graph_.inputs) {
@@ -51,7 +53,8 @@ class OnnxModel : public Trainable {
       for (size_t i = 1; i < t.shape.size(); ++i) {
         if (!t.shape[i].is_const())
           fail(ErrorCode::bad_shape, cat("only the batch may be open, but the input is ", t.str()), where,
-               "export the model with fixed sample sizes");
+               cat("name the sizes of a sample in the recipe: model = { onnx = ..., ", input.name,
+                   " = [3, 32, 32] }"));
         input.sample.push_back(t.shape[i].value());
       }
       inputs_.push_back(std::move(input));
@@ -96,6 +99,21 @@ class OnnxModel : public Trainable {
   }
 
  private:
+  // Gives inputs the sizes of a sample that the recipe names.
+  void fix_samples(const Attrs& samples, const std::string& path) {
+    constexpr int64_t kMostSamples = 1 << 20;
+    if (samples.empty()) return;
+    passes::InputShapes shapes;
+    for (const auto& [input, value] : samples) {
+      const Ints* sizes = std::get_if<Ints>(&value);
+      if (!sizes)
+        fail(ErrorCode::usage, cat("the sizes of a sample of '", input, "' are a list of integers"), path);
+      std::vector<passes::DimRange> dims{{1, 1, kMostSamples}};
+      for (int64_t size : *sizes) dims.push_back({size, size, size});
+      shapes[input] = std::move(dims);
+    }
+    passes::specialise(graph_, shapes, nullptr, {});
+  }
   // Two batch norms that update one mean would each undo what the other keeps.
   void own_statistics(const std::string& path) const {
     for (NodeId id : graph_.order()) {
@@ -141,8 +159,8 @@ class OnnxModel : public Trainable {
 std::unique_ptr<Trainable> named_model(const std::string& name, const Attrs& options) {
   return std::make_unique<NamedModel>(name, options);
 }
-std::unique_ptr<Trainable> onnx_model(const std::string& path) {
-  return std::make_unique<OnnxModel>(path);
+std::unique_ptr<Trainable> onnx_model(const std::string& path, const Attrs& samples) {
+  return std::make_unique<OnnxModel>(path, samples);
 }
 
 }  // namespace pelton::train

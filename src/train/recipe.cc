@@ -163,9 +163,6 @@ class Reader {
     r_.fresh = a.texts("fresh");
     if (r_.model.empty() == r_.onnx.empty())
       fail(ErrorCode::usage, "the model needs a name or an onnx file, one of the two", place(*t));
-    if (!r_.onnx.empty() && !r_.model_options.empty())
-      fail(ErrorCode::usage, cat("a model from a file has no option '", r_.model_options.begin()->first, "'"),
-           place(*t));
   }
 
   // A pipeline file, or a source with its stages in place.

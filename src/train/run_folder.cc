@@ -57,7 +57,7 @@ Recipe run_recipe(const std::string& path, const std::vector<std::string>& sets)
 TrainedModel trained_model(const std::string& path) {
   Recipe r = run_recipe(path);
   std::unique_ptr<Trainable> model =
-      r.onnx.empty() ? named_model(r.model, r.model_options) : onnx_model(r.onnx);
+      r.onnx.empty() ? named_model(r.model, r.model_options) : onnx_model(r.onnx, r.model_options);
   StepOptions o;
   // The plan takes what the model takes; normalisation of the recipe becomes part of it.
   if (!r.data.mean.empty())

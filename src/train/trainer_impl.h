@@ -54,7 +54,8 @@ struct Trainer::Impl {
 
   Impl(Recipe r, TrainerOptions o, const backend::Registry& reg)
       : recipe(std::move(r)), options(std::move(o)), registry(reg) {
-    model = recipe.onnx.empty() ? named_model(recipe.model, recipe.model_options) : onnx_model(recipe.onnx);
+    model = recipe.onnx.empty() ? named_model(recipe.model, recipe.model_options)
+                                : onnx_model(recipe.onnx, recipe.model_options);
     step.loss = recipe.loss;
     step.batch = recipe.data.batch;
     prepare_data();
