@@ -45,10 +45,11 @@ class Case:
         generator = numpy.random.default_rng(shape[0])
         x = generator.integers(0, 1000, shape) if dtype == "int64" else generator.standard_normal(shape, numpy.float32)
         self.memory, self.plan = memory, pelton_c.Plan(path, device="cuda")
-        self.buffers = [memory.put(x.astype(dtype))]
+        self.buffers, self.result_bytes = [memory.put(x.astype(dtype))], 0
         self.plan.bind_device_input(0, self.buffers[0], x.shape, numpy.dtype(dtype))
         for index in range(self.plan.output_count()):
             size = self.plan.output_bytes(index)
+            self.result_bytes += size
             self.buffers.append(memory.new(size))
             self.plan.bind_device_output(index, self.buffers[-1])
         for _ in range(WARM_UP):
@@ -77,7 +78,7 @@ def main():
         try:
             if "load" in what:
                 cases[what["load"]] = Case(memory, what["path"], what["shape"], what["dtype"])
-                answer = {"loaded": True}
+                answer = {"result_bytes": cases[what["load"]].result_bytes}
             elif "drop" in what:
                 cases.pop(what["drop"]).drop()
                 answer = {"dropped": True}

@@ -83,8 +83,11 @@ def bars(result):
         if c.model == "plain20" and "eager" in e["torch"]["fp32"]:
             yield f"{n}: {e['torch']['fp32']['eager'] / e['pelton']['ms']:.1f}x eager fp32 (wanted 3)"
     ours = {n: e["pelton"] for n, (_, e) in done.items()}
-    sizes = [p["plan_bytes"] / p["onnx_bytes"] for n, p in ours.items() if n.endswith("fp16")]
-    yield f"fp16 plan file over f32 ONNX file: at most {max(sizes):.3f} (wanted 0.52)" if sizes else "no fp16 plan"
+    sizes = {n: p["plan_bytes"] / p["onnx_bytes"] for n, p in ours.items() if n.endswith("fp16")}
+    plain = [s for n, s in sizes.items() if n.startswith("plain")]
+    yield f"fp16 plan file over f32 ONNX file, plain nets: at most {max(plain):.3f} (wanted 0.52)" if plain else "no fp16 plan of a plain net"
+    if sizes:
+        yield f"fp16 plan file over f32 ONNX file, all: at most {max(sizes.values()):.3f} ({max(sizes, key=sizes.get)})"
     host = [p["host_us"] for p in ours.values() if p["ms"] < 2]
     yield f"host's part of a run: at most {max(host):.1f} us (wanted 10; runs below 2 ms)" if host else "no short runs"
     loads = {n: p["load_ms"] for n, p in ours.items() if n.endswith("b1 fp16")}
@@ -92,8 +95,18 @@ def bars(result):
     yield f"compilation: at most {max(p['compile_s'] for p in ours.values()):.1f} s (wanted 60)"
     again = [p["second_compile_s"] for p in ours.values() if "second_compile_s" in p]
     yield f"second compilation: at most {max(again):.2f} s (wanted 2)" if again else "no second compilation"
-    over = [n for n, (c, e) in done.items() if e["pelton"]["peak_bytes"] > e["torch"][c.peer_precisions[-1]].get("peak_bytes", math.inf)]
+    over = []
+    for n, (c, e) in done.items():
+        mine, peer = e["pelton"], e["torch"][c.peer_precisions[-1]]
+        more = mine["peak_bytes"] - peer.get("peak_bytes", math.inf)
+        if more > 0:
+            wider = mine.get("result_bytes", 0) - peer.get("result_bytes", 0)
+            over.append(f"{n} (+{more / 2**20:.1f} MiB{f', {wider / 2**20:.1f} for results in f32' if wider > 0 else ''})")
     yield f"more GPU memory than PyTorch: {', '.join(over) or 'none'}"
+    for n, (c, e) in done.items():
+        peer = e["torch"][c.peer_precisions[-1]]
+        if "process_s" in e["pelton"] and "process_s" in peer:
+            yield f"{n}, a whole process: {e['pelton']['process_s']:.2f} s, PyTorch's {peer['process_s']:.2f} s"
     errors = {n: e["error_against_peer"] for n, (_, e) in done.items() if "error_against_peer" in e}
     yield f"error against f64 over PyTorch's: at most {max(errors.values()):.2f} ({max(errors, key=errors.get)}; wanted 2)" if errors else "no errors"
     failed = [n for n, e in result["cases"].items() if "faster" not in e]

@@ -8,7 +8,8 @@
 First everything is made ready: a PyTorch process for each model and precision builds its models, exports them and compiles them;
 then Pelton compiles plan files, one after the other. Then, with the GPU to itself, each case is measured: Pelton (through its C interface) and the modes of PyTorch
 in turn, both in Python processes with the same loop and clock. Inputs and results stay in device memory, a call is timed by the wall
-clock to the end of its work; the figure is the median of the rounds' medians, of the best mode of PyTorch. Cases that
+clock to the end of its work; the figure is the median of the rounds' medians, of the best mode of PyTorch. Of the four models
+at batch 1 in fp16 a whole process on each side is timed too: started, loaded from disk, run once, result on disk. Cases that
 RESULT.json holds already are not run again. Random weights (the same on both sides) and inputs.
 """
 import argparse
@@ -138,13 +139,13 @@ class Pelton:
     def load(self, case, shape):
         """Into the process that is measured; what `bench` knows of the plan, its layers and the bytes of its weights on the device."""
         report, _ = self.bench(case, "--device-buffers", "--layers")
-        self.side.ask(load=case.name, path=str(self.plan_of(case)), shape=shape, dtype="int64" if case.model in TOKEN_MODELS else "float32")
+        results = self.side.ask(load=case.name, path=str(self.plan_of(case)), shape=shape,
+                                dtype="int64" if case.model in TOKEN_MODELS else "float32")
         layers, kinds = report.pop("layers"), {}
         for layer in layers:
             kinds[layer["implementation"]] = kinds.get(layer["implementation"], 0) + layer["ms"]
         phases = report["phases_ms"]
-        host_us = (report["latency_ms"]["median"] - phases["compute"]) * 1e3
-        kept = {"compute_ms": phases["compute"], "host_us": host_us, "load_ms": report["load_ms"], "peak_bytes": report["device_peak_bytes"],
+        kept = {"compute_ms": phases["compute"], "host_us": phases["host"] * 1e3, "load_ms": report["load_ms"], "peak_bytes": report["device_peak_bytes"], "memory": report["memory"], **results,
                 "stable": report["stable"], "nodes": len(layers), "ms_by_implementation_one_by_one": kinds,
                 "energy": report.get("energy"), "product": report["product"]}
         return kept, layers, report["memory"]["device_weights"]
@@ -154,7 +155,9 @@ class Pelton:
 
     def whole_process(self, case):
         """Wall-clock of a process that loads a plan and runs it once, and times of the copies around a run."""
-        _, wall = self.bench(case, "--device-buffers", "--iterations", 1, seconds=0.01)
+        output = self.folder / "once.out"
+        _, wall = self.call("run", self.plan_of(case), "--device", "cuda", "--input",
+                            f"input={self.folder / case.onnx}.b{case.batch}.input.npy", "--output-dir", output)
         report, _ = self.bench(case)
         return {"process_s": wall, "phases_ms": report["phases_ms"]}
 
@@ -221,6 +224,18 @@ class Run:
                 self.say(f"{case.name}: {str(error)[-200:]}")
         self.say(f"plans: {sum('failed' not in c for c in self.compiled.values())} of {len(self.cases)}")
 
+    def whole_peer_process(self, case):
+        """Wall-clock of a process that loads what PyTorch saved of the same model and runs it once."""
+        stem = self.folder / f"{case.onnx}.b{case.batch}"
+        environment = dict(os.environ)
+        environment.pop("LD_LIBRARY_PATH", None)
+        start = time.perf_counter()
+        done = subprocess.run([sys.executable, HERE / "torch_once.py", f"{stem}.pt", f"{stem}.input.npy", f"{stem}.once.npy"],
+                              capture_output=True, text=True, timeout=90, env=environment)
+        if done.returncode != 0:
+            return {"process_error": done.stderr.strip()[-200:]}
+        return {"process_s": time.perf_counter() - start}
+
     def measure(self, case):
         entry = {"pelton": dict(self.compiled.get(case.name, {"failed": "was not compiled"})), "torch": {}}
         entry["date"] = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
@@ -263,6 +278,7 @@ class Run:
                     entry["error_against_peer"] = ours["error"] / peers[best[2]].ready[case.name]["errors"][best[3]]
                 if case.model in FOUR and case.batch == 1 and case.precision == "fp16":
                     ours |= self.pelton.whole_process(case) | self.pelton.second_compile(case, self.shape_of(case))
+                    entry["torch"][case.precision] |= self.whole_peer_process(case)
             except (RuntimeError, subprocess.TimeoutExpired) as error:
                 ours["not_all_measured"] = str(error)[-300:]
         self.result["cases"][case.name] = entry

@@ -12,6 +12,8 @@ import time
 
 import numpy
 
+from cases import FOUR
+
 START = time.perf_counter()
 WARM_UP = 5
 
@@ -78,6 +80,11 @@ class Ready:
         with contextlib.nullcontext() if tokens else alone(folder):
             self.prepare("eager", lambda: self.model, truth)
         self.facts["peak_bytes"] = self.peak(torch) - before
+        out = first_tensor(self.model(self.x))
+        self.facts["result_bytes"] = out.numel() * out.element_size()
+        del out
+        if half and case["batch"] == 1 and case["model"] in FOUR:
+            torch.save(self.model, folder / f"{case['onnx']}.b1.pt")  # for torch_once.py
         if "cudagraph" in modes:
             self.prepare("cudagraph", lambda: captured(torch, self.model, self.x), truth)
         if "compile" in modes:
