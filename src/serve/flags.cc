@@ -17,6 +17,20 @@ namespace {
   throw CLI::ValidationError(std::move(what));
 }
 
+// A number that lies between the two, whatever type it is read into: a negative one is none of an unsigned
+// type, and what is no number lies nowhere.
+CLI::Validator between(double least, double most) {
+  return CLI::Validator(
+      [least, most](const std::string& text) -> std::string {
+        double v = 0;
+        const auto r = std::from_chars(text.data(), text.data() + text.size(), v);
+        if (r.ec == std::errc() && r.ptr == text.data() + text.size() && v >= least && v <= most) return "";
+        return cat("'", text, "' is not a number between ", least, " and ", most);
+      },
+      "");
+}
+constexpr double kMaxSeconds = 1e6, kMaxBytes = 1e18, kMaxThreads = 1024;
+
 struct Refused {
   const char *flag, *fix;
 };
@@ -131,7 +145,8 @@ void add_port(CLI::App& app, const std::string& name, PortOptions& port, bool th
     app.add_option("--reuse-" + name + "-port", port.reuse, "Let another server share the port");
   if (threads)
     app.add_option("--" + name + "-thread-count", port.threads,
-                   "Threads that serve connections; 0: by the CPUs");
+                   "Threads that serve connections; 0: by the CPUs")
+        ->check(between(0, kMaxThreads));
 }
 
 // Errors that a flag's value causes, in the form that the command line parser reports.
@@ -144,11 +159,11 @@ void as_usage(F&& f) {
   }
 }
 
-uint64_t parse_bytes(const std::string& text, std::string_view flag) {
+uint64_t parse_number(const std::string& text, std::string_view flag) {
   uint64_t v = 0;
   auto r = std::from_chars(text.data(), text.data() + text.size(), v);
-  if (r.ec != std::errc() || r.ptr != text.data() + text.size())
-    refuse(cat(flag, ": '", text, "' is not a number"));
+  if (r.ec != std::errc() || r.ptr != text.data() + text.size() || v > static_cast<uint64_t>(kMaxBytes))
+    refuse(cat(flag, ": '", text, "' is not a number between 0 and ", kMaxBytes));
   return v;
 }
 
@@ -158,10 +173,11 @@ void add_services(CLI::App& app, CoreOptions& o) {
       [&o](const std::string& v) {
         if (!v.starts_with("local,size="))
           refuse(cat("--cache-config is local,size=BYTES, not '", v, "': there is no other cache"));
-        o.cache_bytes = parse_bytes(v.substr(11), "--cache-config");
+        o.cache_bytes = parse_number(v.substr(11), "--cache-config");
       },
       "local,size=BYTES: response cache of models that enable it");
-  app.add_option("--response-cache-byte-size", o.cache_bytes, "The same in its older form");
+  app.add_option("--response-cache-byte-size", o.cache_bytes, "The same in its older form")
+      ->check(between(0, kMaxBytes));
   app.add_option_function<std::string>(
       "--rate-limit",
       [&o](const std::string& v) {
@@ -179,7 +195,7 @@ void add_services(CLI::App& app, CoreOptions& o) {
             refuse(cat("--rate-limit-resource is NAME:COUNT, not '", v, "'"));
           if (v.find(':', colon + 1) != v.npos)
             refuse(cat("--rate-limit-resource '", v, "' names a device: resources are those of the server"));
-          o.rate_resources[v.substr(0, colon)] = parse_bytes(v.substr(colon + 1), "--rate-limit-resource");
+          o.rate_resources[v.substr(0, colon)] = parse_number(v.substr(colon + 1), "--rate-limit-resource");
         }
       },
       "NAME:COUNT of a resource that instances share");
@@ -233,9 +249,9 @@ void trace_config(ServeOptions& o, const std::string& text) {
       refuse(cat("--trace-config: level '", value, "' is neither OFF nor TIMESTAMPS"));
     t.on = value == "TIMESTAMPS";
   } else if (key == "rate") {
-    t.rate = std::max<uint64_t>(1, parse_bytes(value, "--trace-config rate"));
+    t.rate = std::max<uint64_t>(1, parse_number(value, "--trace-config rate"));
   } else if (key == "count") {
-    t.count = value == "-1" ? -1 : static_cast<int64_t>(parse_bytes(value, "--trace-config count"));
+    t.count = value == "-1" ? -1 : static_cast<int64_t>(parse_number(value, "--trace-config count"));
   } else if (key == "mode") {
     if (value != "triton" && value != "opentelemetry")
       refuse(cat("--trace-config: mode '", value, "' is neither triton nor opentelemetry"));
@@ -243,7 +259,7 @@ void trace_config(ServeOptions& o, const std::string& text) {
   } else if (key == "file" && mode != "opentelemetry") {
     t.file = value;
   } else if (key == "log-frequency" && mode != "opentelemetry") {
-    t.log_frequency = parse_bytes(value, "--trace-config log-frequency");
+    t.log_frequency = parse_number(value, "--trace-config log-frequency");
   } else if (key == "url" && mode == "opentelemetry") {
     o.trace_url = value;
   } else if (key == "resource" && mode == "opentelemetry") {
@@ -328,10 +344,12 @@ void add_serve_flags(CLI::App& app, ServeOptions& o) {
       "--model-control-mode", [&r](const std::string& v) { r.mode = control_mode(v); },
       "none, explicit or poll");
   app.add_option("--repository-poll-secs", r.poll_seconds, "Seconds between two looks in mode poll")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(between(0.001, kMaxSeconds));
   app.add_option("--load-model", r.load_models, "Model to load at start in mode explicit; * for all");
   app.add_option("--model-load-thread-count", r.load_threads, "Models loaded at the same time")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(between(1, kMaxThreads));
   app.add_flag(
       "--disable-auto-complete-config", [&r](int64_t n) { r.complete_configs = n == 0; },
       "Refuse models without a full config.pbtxt");
@@ -346,7 +364,8 @@ void add_serve_flags(CLI::App& app, ServeOptions& o) {
   app.add_option("--strict-readiness", o.core.strict_readiness, "Ready only when every model is")
       ->capture_default_str();
   app.add_option("--exit-timeout-secs", o.exit_timeout_s, "How long a stop waits for requests under way")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(between(0, kMaxSeconds));
   add_port(app, "http", o.http, true);
   add_port(app, "grpc", o.grpc, false);
   add_port(app, "metrics", o.metrics, false);
@@ -387,14 +406,21 @@ void add_serve_flags(CLI::App& app, ServeOptions& o) {
   app.add_option("--http-allowed-host", o.allowed_hosts,
                  "Further Host name that requests may use on loopback");
   app.add_option("--http-allowed-origin", o.allowed_origins, "Origin whose browser pages may send requests");
-  app.add_option("--max-connections", o.max_connections, "HTTP connections at one time")
-      ->capture_default_str();
+  app.add_option("--max-connections", o.max_connections,
+                 "Connections at one time, each over HTTP, gRPC and of metrics")
+      ->capture_default_str()
+      ->check(between(1, 1e6));
   app.add_option("--header-timeout-secs", o.header_timeout_s,
                  "How long a client may take to send its headers")
-      ->capture_default_str();
-  app.add_option("--max-queue-size", r.limits.queue, "Waiting requests of one model")->capture_default_str();
-  app.add_option("--max-inflight-bytes", o.core.inflight_bytes, "Request bytes held at one time")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(between(0.001, kMaxSeconds));
+  app.add_option("--max-queue-size", r.limits.queue, "Waiting requests of one model")
+      ->capture_default_str()
+      ->check(between(1, 1e9));
+  app.add_option("--max-inflight-bytes", o.core.inflight_bytes,
+                 "Bytes held at one time: of requests, and as many of answers")
+      ->capture_default_str()
+      ->check(between(1, kMaxBytes));
   for (const Refused& f : kRefused)
     app.add_option_function<std::string>(
            f.flag, [f](const std::string&) { refuse(cat("flag ", f.flag, " is not supported: ", f.fix)); })
@@ -407,9 +433,6 @@ void check_serve_options(ServeOptions& o) {
   for (auto* port : {&o.http, &o.grpc}) port->tls.on = port->tls.on || port->tls.mutual;
   if (!o.http.on && !o.grpc.on)
     fail(ErrorCode::usage, "neither HTTP nor gRPC is allowed, so nothing could be served");
-  if (o.core.repository.poll_seconds <= 0)
-    fail(ErrorCode::usage,
-         cat("--repository-poll-secs is ", o.core.repository.poll_seconds, ", it must be positive"));
   if (!o.core.repository.load_models.empty() && o.core.repository.mode != ControlMode::explicit_control)
     fail(ErrorCode::usage, "--load-model needs --model-control-mode=explicit");
   if (o.max_body_bytes == 0 || o.max_body_bytes > (uint64_t{1} << 31) - 1)

@@ -84,7 +84,10 @@ FrontEnds open_ports(const ServeOptions& o, Core& core) {
       g.address = o.grpc.address;
       g.port = o.grpc.port;
       g.reuse_port = o.grpc.reuse;
+      g.max_connections = o.max_connections;
+      g.header_timeout = std::chrono::milliseconds(static_cast<int64_t>(o.header_timeout_s * 1000));
       g.max_message_bytes = o.max_body_bytes;
+      g.quota_bytes = o.core.inflight_bytes;
       g.tls = o.grpc.tls;
       g.access = o.grpc.access;
       g.forward = o.grpc.forward;

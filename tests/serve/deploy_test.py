@@ -6,7 +6,7 @@ import subprocess
 import tomllib
 
 import pytest
-from conftest import binary
+from conftest import add_model, binary, identity
 
 DEPLOY = pathlib.Path(__file__).resolve().parents[2] / "deploy"
 yaml = pytest.importorskip("yaml", reason="kubernetes-validate is not installed")
@@ -56,3 +56,33 @@ def test_the_unit_runs_what_there_is():
     flags = subprocess.run([binary(), "serve", "--help"], capture_output=True, text=True, check=True).stdout
     assert command[:2] == ["/usr/bin/pelton", "serve"] and all(f in flags for f in command[2:] if f.startswith("--"))
     assert int(re.search(r"TimeoutStopSec=(\d+)", unit)[1]) > tomllib.loads((DEPLOY / "serve.toml").read_text())["exit-timeout-secs"]
+
+
+@pytest.mark.parametrize("source", ["serve.toml", "kubernetes.yaml"])
+def test_a_server_with_these_settings(serve, tmp_path, source):
+    """One model is broken: the others are served, the server is ready, and what steers it wants its key."""
+    text = (DEPLOY / source).read_text() if source == "serve.toml" else manifests()[0]["data"]["serve.toml"]
+    key = tmp_path / "admin-key"
+    key.write_text("open sesame\n")
+    key.chmod(0o440)
+    settings = tmp_path / "serve.toml"
+    settings.write_text(text.replace("/run/secrets/pelton/admin-key", str(key)).replace('"/models"', f'"{serve.repository}"').replace('"0.0.0.0"', '"127.0.0.1"'))
+    add_model(serve.repository, "id", identity())
+    add_model(serve.repository, "broken", "nonsense: 1")
+    server = serve("--config", str(settings))
+    assert server.infer("id", [1])[0] == 200
+    assert server.request("/v2/health/ready")[0] == 200 and server.request("/v2/health/live")[0] == 200
+    assert server.request("/v2/repository/index", b"", "POST")[0] == 403
+    status, _, index = server.request("/v2/repository/index", b"", "POST", {"admin-key": "open sesame"})
+    assert status == 200 and b"nonsense" in index
+
+
+def test_only_what_is_meant_to_faces_the_network():
+    """The settings for a machine listen on loopback; the image and the pods, which have a network of their own, on all addresses."""
+    ports = ("http", "grpc", "metrics")
+    machine = tomllib.loads((DEPLOY / "serve.toml").read_text())
+    assert [machine[f"{p}-address"] for p in ports] == ["127.0.0.1"] * 3
+    pods = tomllib.loads(manifests()[0]["data"]["serve.toml"])
+    assert [pods[f"{p}-address"] for p in ports] == ["0.0.0.0"] * 3
+    image = (DEPLOY / "Containerfile").read_text()
+    assert all(f"PELTON_SERVE_{p.upper()}_ADDRESS=0.0.0.0" in image for p in ports)

@@ -77,7 +77,13 @@ def test_a_reading_of_the_machine_stands_for_its_interval(serve):
 @pytest.mark.parametrize("flag, words", [
     ("--grpc-infer-response-compression-level=most", "is none, low, medium or high, not 'most'"), ("--grpc-keepalive-time=-1", "grpc-keepalive-time"),
     ("--rate-limit-resource=R:2:0", "names a device"), ("--enable-peer-access=true", "is not supported with true: tensors go from GPU to GPU through"),
-    ("--min-supported-compute-capability=ten", "is MAJOR.MINOR, not 'ten'"), ("--metrics-interval-ms=-1", "metrics-interval-ms"), ("--log-format=default", "--log-format is ISO8601")])
+    ("--min-supported-compute-capability=ten", "is MAJOR.MINOR, not 'ten'"), ("--metrics-interval-ms=-1", "metrics-interval-ms"), ("--log-format=default", "--log-format is ISO8601"),
+    *((f"--{name}={value}", f"'{value}' is not a number between ") for name, values in {
+        "exit-timeout-secs": ("nan", "-1", "inf"), "header-timeout-secs": ("nan", "0", "1e300", "-1"), "repository-poll-secs": ("nan", "0", "inf"),
+        "max-connections": ("0", "-1"), "max-queue-size": ("0", "-1"), "max-inflight-bytes": ("0", "-5"), "http-thread-count": ("-1", "100000"),
+        "model-load-thread-count": ("0", "-3"), "response-cache-byte-size": ("-1",)}.items() for value in values),
+    ("--trace-config=count=18446744073709551615", "'18446744073709551615' is not a number between 0 and"),
+    ("--cache-config=local,size=", "'' is not a number between 0 and")])
 def test_values_that_cannot_be(tmp_path, flag, words):
     assert words in run(f"--model-repository={tmp_path}", flag)
 

@@ -278,13 +278,14 @@ def test_starts_fast_and_idles_at_rest(serve):
     assert cpu_seconds() - before <= 0.01      # 60 ms in a minute; make test-soak waits for a whole one
 
 
-def test_not_ready_before_the_models_are(serve):
+@pytest.mark.parametrize("flags", [[], ["--strict-readiness=false"]])
+def test_not_ready_before_the_models_are(serve, flags):
     add_model(serve.repository, "m", identity(more='parameters { key: "execute_delay_ms" value { string_value: "700" } }'
                                                    ' model_warmup { name: "w" inputs { key: "INPUT0" value { data_type: TYPE_FP32 dims: [1] zero_data: true } } }'))
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
-    server = serve(f"--http-port={port}", expect_ready=False)
+    server = serve(f"--http-port={port}", *flags, expect_ready=False)
     seen, end = [], time.time() + 20
     while seen[-1:] != [200]:
         assert time.time() < end
@@ -317,6 +318,8 @@ def test_models_that_fail_end_the_start_unless_told_otherwise(serve):
     (["--allow-http=false", "--allow-grpc=false"], "nothing could be served"),
     (["--no-such-flag"], "--no-such-flag"),
     (["--http-address=nowhere"], "is not an IP address"),
+    (["--grpc-address=nowhere"], "is not an IP address"),
+    (["--http-address=unix:"], "is not unix:PATH"),
 ])
 def test_wrong_flags_end_with_2(serve, flags, words):
     server = serve(*flags, expect_ready=False)

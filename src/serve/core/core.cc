@@ -30,6 +30,7 @@ Core::Core(CoreOptions options, const BackendTable& backends)
       stats_(!options_.metrics.quantiles.empty()),
       machine_metrics_(options_.metrics),
       gate_(options_.inflight_bytes),
+      answers_(options_.inflight_bytes),
       shared_memory_(options_.allow_client_shm, gate_, options_.open_gpu_region),
       admin_(4, 1024),
       model_calls_(256),
@@ -58,7 +59,9 @@ std::map<std::string, std::string> Core::start() {
     calls.post = [this](std::function<void()> task) { model_calls_.post(std::move(task)); };
     options_.services->open(std::move(calls));
   }
-  return repository_->start();
+  auto errors = repository_->start();
+  loaded_ = true;
+  return errors;
 }
 
 void Core::stop() {
@@ -78,7 +81,7 @@ std::string Core::metrics() const {
 }
 
 bool Core::ready() const {
-  return !draining() && (!options_.strict_readiness || repository_->all_ready());
+  return loaded_ && !draining() && (!options_.strict_readiness || repository_->all_ready());
 }
 
 void Core::infer(RequestPtr request) const {

@@ -32,7 +32,7 @@ struct LogSwitches {
 struct CoreOptions {
   std::string server_name = "pelton", server_version;
   RepositoryOptions repository;
-  size_t inflight_bytes = size_t{2} << 30;
+  size_t inflight_bytes = size_t{2} << 30;  // of requests, and as many of answers
   bool strict_readiness = true;
   bool allow_client_shm = false;
   OpenGpuRegion open_gpu_region;  // for CUDA shared memory; empty: there is none
@@ -80,7 +80,8 @@ class Core {
 
   Repository& repository() { return *repository_; }
   const Repository& repository() const { return *repository_; }
-  MemoryGate& gate() { return gate_; }
+  MemoryGate& gate() { return gate_; }        // of requests
+  MemoryGate& answers() { return answers_; }  // that wait for their clients to read them
   SharedMemory& shared_memory() { return shared_memory_; }
   // Work that may take long and must leave the front ends' threads: loads and unloads.
   Executor& admin() { return admin_; }
@@ -92,11 +93,12 @@ class Core {
   StatsTable stats_;
   mutable LoadMeter load_meter_;
   mutable MachineMetrics machine_metrics_;
-  MemoryGate gate_;
+  MemoryGate gate_, answers_;
   SharedMemory shared_memory_;
   Executor admin_;
   Executor model_calls_;  // loads that models ask for: one of them may wait for another, so apart and many
   std::unique_ptr<Repository> repository_;
+  std::atomic<bool> loaded_{false};  // start() has loaded what it could
   std::atomic<bool> draining_{false};
   std::mutex log_mutex_;
   LogSwitches log_;

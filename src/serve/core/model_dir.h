@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "serve/core/blob.h"
@@ -20,6 +21,7 @@ class Fd {
   Fd& operator=(Fd&& o) noexcept;
   ~Fd();
   int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
 
  private:
   int fd_;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/grpc/convert.h"
 
+#include <grpcpp/impl/codegen/proto_utils.h>
+
 #include <cstring>
 #include <limits>
 
@@ -125,6 +127,13 @@ Blob typed_contents(const inference::InferTensorContents& c, const TensorValue& 
 
 }  // namespace
 
+inference::ModelInferRequest parse_infer_message(grpc::ByteBuffer& bytes) {
+  inference::ModelInferRequest m;
+  if (!grpc::SerializationTraits<inference::ModelInferRequest>::Deserialize(&bytes, &m).ok())
+    fail(ErrorCode::bad_format, "the message is no ModelInferRequest");
+  return m;
+}
+
 void read_infer_message(inference::ModelInferRequest& m, Request& r, const SharedMemory& memory) {
   r.model = m.model_name();
   r.version = m.model_version();
@@ -184,8 +193,8 @@ void read_infer_message(inference::ModelInferRequest& m, Request& r, const Share
   }
 }
 
-void write_infer_message(const Response& r, const std::vector<RequestedOutput>& outputs,
-                         inference::ModelInferResponse& m) {
+void write_infer_head(const Response& r, const std::vector<RequestedOutput>& outputs,
+                      inference::ModelInferResponse& m) {
   m.set_model_name(r.model);
   m.set_model_version(r.version);
   m.set_id(r.id);
@@ -197,7 +206,6 @@ void write_infer_message(const Response& r, const std::vector<RequestedOutput>& 
     const std::string_view type = wire_name(t.dtype);
     o.set_datatype(type.data(), type.size());
     for (int64_t d : t.dims) o.add_shape(d);
-    m.add_raw_output_contents(t.data.data, t.data.size);  // empty for one in shared memory
     if (i >= outputs.size() || outputs[i].region.empty()) continue;
     auto& p = *o.mutable_parameters();
     p["shared_memory_region"].set_string_param(outputs[i].region);

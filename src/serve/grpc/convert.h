@@ -3,6 +3,7 @@
 #pragma once
 
 #include <grpcpp/server_context.h>
+#include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/status.h>
 
 #include "grpc_service.pb.h"
@@ -12,11 +13,14 @@
 
 namespace pelton::serve {
 
+// Empties `bytes`. bad_format if they are none.
+inference::ModelInferRequest parse_infer_message(grpc::ByteBuffer& bytes);
 // Takes the tensor data out of `message` without a copy. bad_format, bad_type or bad_shape say what is wrong.
 void read_infer_message(inference::ModelInferRequest& message, Request& request, const SharedMemory& memory);
-// `outputs` are those of the request; they say which outputs went to shared memory.
-void write_infer_message(const Response& response, const std::vector<RequestedOutput>& outputs,
-                         inference::ModelInferResponse& message);
+// All but the outputs' data. `outputs` are those of the request; they say which outputs went to shared
+// memory.
+void write_infer_head(const Response& response, const std::vector<RequestedOutput>& outputs,
+                      inference::ModelInferResponse& message);
 grpc::Status grpc_status(const Error& error);
 // Metadata of the call whose names match becomes parameters of the request; with `tracing` its trace context
 // is kept.

@@ -13,7 +13,9 @@
 
 #include "base/error.h"
 #include "grpc_service.grpc.pb.h"
+#include "serve/grpc/connections.h"
 #include "serve/grpc/convert.h"
+#include "serve/grpc/infer_call.h"
 #include "serve/grpc/stream.h"
 
 namespace pelton::serve {
@@ -69,57 +71,30 @@ void fill(google::protobuf::Message& message, const std::string& json) {
          cat("cannot express ", message.GetTypeName(), ": ", std::string(status.message())));
 }
 
-// One ModelInfer call. Deletes itself when the call is done.
-class InferCall final : public ServerUnaryReactor {
- public:
-  InferCall(Core& core, CallbackServerContext* context, pb::ModelInferRequest& message,
-            pb::ModelInferResponse* response, const HeaderPattern& forward) {
-    auto request = std::make_unique<Request>();
-    request->token = token_;
-    const auto until = context->deadline() - std::chrono::system_clock::now();
-    if (until < std::chrono::hours(24 * 365))
-      request->deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(until);
-    room_ = take_room(core.gate(), message.ByteSizeLong());
-    if (!room_) {
-      Finish(Status(grpc::StatusCode::UNAVAILABLE, "the server holds as many request bytes as it may"));
-      return;
-    }
-    // Set after reading, which fills the outputs that the answer is shaped by; before, an error needs no
-    // more.
-    request->set_callback([this](Response&& r, bool) { Finish(grpc_status(*r.error)); });
-    try {
-      read_infer_message(message, *request, core.shared_memory());
-      forward_metadata(*context, forward, core.tracing(), *request);
-    } catch (const Error& e) {
-      core.count_refused(*request, e.code());
-      request->respond(e);
-      return;
-    }
-    request->set_callback([this, &core, response, outputs = request->outputs,
-                           mapped = core.shared_memory().mapped_inputs(*request)](Response&& r, bool final) {
-      if (!final) return;
-      if (r.error) return Finish(grpc_status(*r.error));
-      try {
-        core.shared_memory().store(r, outputs, mapped);
-        write_infer_message(r, outputs, *response);
-      } catch (const Error& e) {
-        return Finish(grpc_status(e));
-      } catch (const std::bad_alloc&) {
-        return Finish(Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "no memory for the answer"));
-      }
-      Finish(Status::OK);
-    });
-    core.infer(std::move(request));
-  }
-  void OnCancel() override { token_->cancel(); }
-  void OnDone() override { delete this; }
-
- private:
-  const std::shared_ptr<CancelToken> token_ = std::make_shared<CancelToken>();
-  std::shared_ptr<const void> room_;  // of the message
+// A service whose methods are those of the mixins.
+template <class Base, template <class> class... Mixins>
+struct Mixed {
+  using Type = Base;
 };
+template <class Base, template <class> class First, template <class> class... Rest>
+struct Mixed<Base, First, Rest...> {
+  using Type = First<typename Mixed<Base, Rest...>::Type>;
+};
+using S = pb::GRPCInferenceService;
+// The two calls that carry tensors take and give bytes: answer.h says why.
+using Calls =
+    Mixed<S::Service, S::WithRawCallbackMethod_ModelInfer, S::WithRawCallbackMethod_ModelStreamInfer,
+          S::WithCallbackMethod_ServerLive, S::WithCallbackMethod_ServerReady,
+          S::WithCallbackMethod_ModelReady, S::WithCallbackMethod_ServerMetadata,
+          S::WithCallbackMethod_ModelMetadata, S::WithCallbackMethod_ModelConfig,
+          S::WithCallbackMethod_ModelStatistics, S::WithCallbackMethod_RepositoryIndex,
+          S::WithCallbackMethod_RepositoryModelLoad, S::WithCallbackMethod_RepositoryModelUnload,
+          S::WithCallbackMethod_SystemSharedMemoryStatus, S::WithCallbackMethod_SystemSharedMemoryRegister,
+          S::WithCallbackMethod_SystemSharedMemoryUnregister, S::WithCallbackMethod_CudaSharedMemoryStatus,
+          S::WithCallbackMethod_CudaSharedMemoryRegister, S::WithCallbackMethod_CudaSharedMemoryUnregister,
+          S::WithCallbackMethod_TraceSetting, S::WithCallbackMethod_LogSettings>::Type;
 
-class Service final : public pb::GRPCInferenceService::CallbackService {
+class Service final : public Calls {
  public:
   Service(Core& core, const GrpcOptions& options) : core_(core), options_(options) {}
 
@@ -146,11 +121,12 @@ class Service final : public pb::GRPCInferenceService::CallbackService {
     return answer(Group::metadata, c,
                   [&] { fill(*out, core_.model_metadata_json(in->name(), in->version())); });
   }
-  ServerUnaryReactor* ModelInfer(CallbackServerContext* c, const pb::ModelInferRequest* in,
-                                 pb::ModelInferResponse* out) override {
-    // The message belongs to this call; its tensor data is moved out instead of copied.
+  ServerUnaryReactor* ModelInfer(CallbackServerContext* c, const grpc::ByteBuffer* in,
+                                 grpc::ByteBuffer* out) override {
     if (auto* refused = denied(Group::inference, c)) return refused;
-    return new InferCall(core_, c, const_cast<pb::ModelInferRequest&>(*in), out, options_.forward);
+    // The message belongs to this call.
+    return make_infer_call(core_, c, const_cast<grpc::ByteBuffer&>(*in), *out, options_.forward,
+                           options_.stall_timeout);
   }
   StreamReactor* ModelStreamInfer(CallbackServerContext* c) override {
     try {
@@ -370,33 +346,32 @@ std::shared_ptr<grpc::ServerCredentials> credentials(const TlsOptions& o) {
 
 class Server final : public GrpcServer {
  public:
-  Server(Core& core, const GrpcOptions& o) : service_(core, o) {
+  Server(Core& core, const GrpcOptions& o)
+      : service_(core, o), connections_(open_listener(o.address, o.port, o.reuse_port), o.max_connections) {
     // Neither of the two can ask for a key, so they are off where one is wanted.
     grpc::EnableDefaultHealthCheckService(!o.access.restricted(Group::health));
     if (!o.access.restricted(Group::metadata)) grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     grpc::ServerBuilder builder;
-    const bool unix_socket = o.address.starts_with("unix:");
-    const bool v6 = o.address.find(':') != o.address.npos;
-    const std::string where =
-        unix_socket ? o.address : cat(v6 ? cat("[", o.address, "]") : o.address, ":", o.port);
-    int port = 0;
-    builder.AddListeningPort(where, credentials(o.tls), &port);
+    auto connections = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials(o.tls));
     builder.RegisterService(&service_);
     builder.SetMaxReceiveMessageSize(static_cast<int>(o.max_message_bytes));
     builder.SetMaxSendMessageSize(-1);
+    builder.SetResourceQuota(grpc::ResourceQuota("pelton").Resize(o.quota_bytes));
     for (const auto& [name, value] : o.arguments) builder.AddChannelArgument(name, value);
     if (o.compression) builder.SetDefaultCompressionLevel(static_cast<grpc_compression_level>(o.compression));
-    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, o.reuse_port ? 1 : 0);
+    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+                               static_cast<int>(o.header_timeout.count()));
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, static_cast<int>(o.idle_timeout.count()));
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 1024);
     server_ = builder.BuildAndStart();
-    if (!server_ || (!unix_socket && port == 0))
-      fail(ErrorCode::io, "cannot listen for gRPC", where, "choose another address or port");
-    endpoint_ = unix_socket ? o.address : cat(v6 ? cat("[", o.address, "]") : o.address, ":", port);
+    if (!server_) fail(ErrorCode::io, "cannot start gRPC", connections_.endpoint());
+    connections_.start(std::move(connections));
     set_serving(false);
   }
   ~Server() override { stop(); }
 
-  std::string endpoint() const override { return endpoint_; }
+  std::string endpoint() const override { return connections_.endpoint(); }
   void set_serving(bool ready) override {
     if (auto* health = server_->GetHealthCheckService()) health->SetServingStatus(ready);
   }
@@ -405,6 +380,7 @@ class Server final : public GrpcServer {
     set_serving(false);
     const auto deadline =
         std::chrono::system_clock::now() + std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+    connections_.stop();
     closer_ = std::thread([this, deadline] {
       server_->Shutdown(deadline);
       drained_ = true;
@@ -419,7 +395,7 @@ class Server final : public GrpcServer {
  private:
   Service service_;
   std::unique_ptr<grpc::Server> server_;
-  std::string endpoint_;
+  GrpcConnections connections_;
   std::thread closer_;
   std::atomic<bool> drained_{false};
 };

@@ -17,12 +17,16 @@ struct GrpcOptions {
   std::string address = "127.0.0.1";  // or unix:PATH
   uint16_t port = 8001;               // 0: any free one
   bool reuse_port = false;
+  size_t max_connections = 1024;
   size_t max_message_bytes = 64 << 20;
+  size_t quota_bytes = size_t{2} << 30;              // that the library may hold for messages under way
+  std::chrono::milliseconds header_timeout{10'000};  // for TLS and the first frames of a connection
+  std::chrono::milliseconds idle_timeout{300'000};   // of a connection without calls
   TlsOptions tls;
   AccessRules access;                                // keys travel as metadata "triton-grpc-protocol-HEADER"
   std::map<std::string, int> arguments;              // channel arguments by their published names
   int compression = 0;                               // of answers: 0 none to 3 high
-  std::chrono::milliseconds stall_timeout{120'000};  // a stream whose responses nobody reads
+  std::chrono::milliseconds stall_timeout{120'000};  // answers that nobody reads
   HeaderPattern forward;                             // metadata that becomes parameters of inference requests
 };
 

@@ -9,6 +9,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "grpc_service.pb.h"
+#include "serve/grpc/answer.h"
 #include "serve/grpc/convert.h"
 
 namespace pelton::serve {
@@ -26,8 +28,7 @@ struct Link {
 };
 
 struct Waiting {
-  inference::ModelStreamInferResponse message;
-  std::shared_ptr<const void> room;  // in the memory gate
+  grpc::ByteBuffer message;  // holds its room in the memory gate
   size_t bytes = 0;
 };
 
@@ -71,7 +72,7 @@ class Stream final : public StreamReactor {
     writing_ = false;
     ++writes_;
     backlog_ -= current_.bytes;
-    current_.room.reset();
+    current_.message.Clear();
     if (!ok) broken_ = true, token_->cancel();
     pump();
   }
@@ -145,7 +146,7 @@ class Stream final : public StreamReactor {
     auto wanted = std::make_shared<bool>(false);                      // the mark of the final response
     auto outputs = std::make_shared<std::vector<RequestedOutput>>();  // filled by reading the message
     auto mapped = std::make_shared<std::vector<Blob>>();
-    const auto room = take_room(core_.gate(), message_.ByteSizeLong());  // of the request
+    const auto room = take_room(core_.gate(), message_.Length());  // of the request
     request->set_callback([&core = core_, link = link_, slot, outputs, mapped, wanted, room](
                               Response&& response, bool final) {
       const bool marker = final && response.outputs.empty() && !response.error;  // ends a decoupled request
@@ -161,7 +162,8 @@ class Stream final : public StreamReactor {
     if (!room)
       return request->respond(Error(ErrorCode::busy, "the server holds as many request bytes as it may"));
     try {
-      read_infer_message(message_, *request, core_.shared_memory());
+      inference::ModelInferRequest m = parse_infer_message(message_);
+      read_infer_message(m, *request, core_.shared_memory());
       forward_metadata(context_, forward_, core_.tracing(), *request);
       *outputs = request->outputs;
       *mapped = core_.shared_memory().mapped_inputs(*request);
@@ -183,16 +185,11 @@ class Stream final : public StreamReactor {
     try {
       if (response.error) throw *response.error;
       core.shared_memory().store(response, outputs, mapped);
-      write_infer_message(response, outputs, *w.message.mutable_infer_response());
-      w.bytes = w.message.ByteSizeLong();
-      w.room = take_room(core.gate(), w.bytes);
-      if (!w.room) fail(ErrorCode::busy, "the server holds as many bytes of responses as it may");
+      w.message = stream_answer(std::move(response), outputs, core.answers());
     } catch (const std::exception& e) {
-      w.message.Clear();
-      w.message.set_error_message(e.what());
-      w.message.mutable_infer_response()->set_id(response.id);
-      w.bytes = w.message.ByteSizeLong();
+      w.message = stream_error(response.id, e.what());
     }
+    w.bytes = w.message.Length();
     return w;
   }
 
@@ -201,7 +198,7 @@ class Stream final : public StreamReactor {
   const HeaderPattern& forward_;
   const std::shared_ptr<Link> link_ = std::make_shared<Link>();
   const std::shared_ptr<CancelToken> token_ = std::make_shared<CancelToken>();
-  inference::ModelInferRequest message_;
+  grpc::ByteBuffer message_;
   Waiting current_;  // is being written
   std::deque<std::shared_ptr<Slot>> slots_;
   const std::chrono::milliseconds stall_timeout_;

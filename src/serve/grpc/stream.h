@@ -3,18 +3,17 @@
 // order of their requests.
 #pragma once
 
+#include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
 
 #include <chrono>
 
-#include "grpc_service.pb.h"
 #include "serve/core/access.h"
 #include "serve/core/core.h"
 
 namespace pelton::serve {
 
-using StreamReactor =
-    grpc::ServerBidiReactor<inference::ModelInferRequest, inference::ModelStreamInferResponse>;
+using StreamReactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
 // Owns itself until the call is done. A client that reads nothing of much for `stall_timeout` is cut off.
 StreamReactor* make_stream_reactor(Core& core, grpc::CallbackServerContext* context,
                                    const HeaderPattern& forward, std::chrono::milliseconds stall_timeout);

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/http/server.h"
 
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include "base/error.h"
 #include "serve/core/access.h"
 #include "serve/http/server_impl.h"
@@ -17,6 +14,7 @@ using boost::system::error_code;
 using Socket = StreamSocket;
 
 constexpr auto kTick = std::chrono::milliseconds(250);
+constexpr size_t kRefused = 16;
 
 }  // namespace
 
@@ -45,48 +43,9 @@ void HttpServer::Impl::set_up_tls() {
 
 void HttpServer::Impl::listen() {
   using Acceptor = asio::basic_socket_acceptor<asio::generic::stream_protocol>;
-  Loop& loop = *loops[0];
-  auto fail_listen = [&](const std::string& where, const std::string& why) {
-    fail(ErrorCode::io, cat("cannot listen: ", why), where, "choose another address or port");
-  };
-  if (options.address.starts_with("unix:")) {
-    const std::string path = options.address.substr(5);
-    ::unlink(path.c_str());
-    try {
-      acceptor = std::make_unique<Acceptor>(loop.io, asio::local::stream_protocol::endpoint(path), false);
-    } catch (const boost::system::system_error& e) {
-      fail_listen(options.address, e.code().message());
-    }
-    endpoint = options.address;
-    return;
-  }
-  const std::string where = cat(options.address, ":", options.port);
-  error_code ec;
-  const auto address =
-      asio::ip::make_address(options.address == "localhost" ? "127.0.0.1" : options.address, ec);
-  if (ec)
-    fail(ErrorCode::usage, cat("'", options.address, "' is not an IP address"), "",
-         "use an address such as 127.0.0.1 or ::1");
-  const asio::ip::tcp::endpoint wanted(address, options.port);
-  try {
-    acceptor = std::make_unique<Acceptor>(loop.io);
-    acceptor->open(asio::generic::stream_protocol(wanted.protocol()));
-    acceptor->set_option(asio::socket_base::reuse_address(true));
-    if (options.reuse_port) {
-      int on = 1;
-      ::setsockopt(acceptor->native_handle(), SOL_SOCKET, SO_REUSEPORT, &on, sizeof on);
-    }
-    acceptor->bind(wanted);
-    acceptor->listen(1024);
-  } catch (const boost::system::system_error& e) {
-    fail_listen(where, e.code().message());
-  }
-  sockaddr_storage bound{};
-  socklen_t size = sizeof bound;
-  ::getsockname(acceptor->native_handle(), reinterpret_cast<sockaddr*>(&bound), &size);
-  port = ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(bound).sin6_port
-                                           : reinterpret_cast<sockaddr_in&>(bound).sin_port);
-  endpoint = cat(address.is_v6() ? cat("[", options.address, "]") : options.address, ":", port);
+  listener = open_listener(options.address, options.port, options.reuse_port);
+  acceptor = std::make_unique<Acceptor>(loops[0]->io);
+  acceptor->assign(asio::generic::stream_protocol(listener.family, 0), listener.fd.release());
 }
 
 void HttpServer::Impl::accept() {
@@ -110,6 +69,9 @@ void HttpServer::Impl::accept() {
       socket.non_blocking(true, ignored);
       socket.write_some(asio::buffer(kFull.data(), kFull.size()), ignored);
       socket.shutdown(Socket::shutdown_send, ignored);
+      // Closed at once, what the client has sent meanwhile would reset the connection before it reads this.
+      if (refused.size() >= kRefused) refused.erase(refused.begin());
+      refused.push_back(std::move(socket));
     } else {
       asio::post(target.io, [this, &target, s = std::make_shared<Socket>(std::move(socket))] {
         error_code ignored;
@@ -156,10 +118,10 @@ HttpServer::~HttpServer() {
 }
 
 std::string HttpServer::endpoint() const {
-  return impl_->endpoint;
+  return impl_->listener.endpoint;
 }
 uint16_t HttpServer::port() const {
-  return impl_->port;
+  return impl_->listener.port;
 }
 
 void HttpServer::drain() {
@@ -186,7 +148,7 @@ void HttpServer::stop() {
   }
   for (auto& loop : impl_->loops)
     if (loop->thread.joinable()) loop->thread.join(), loop->ended = true;
-  if (impl_->options.address.starts_with("unix:")) ::unlink(impl_->options.address.substr(5).c_str());
+  remove_socket_file(impl_->listener);
 }
 
 }  // namespace pelton::serve

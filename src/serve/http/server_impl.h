@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "serve/core/listener.h"
 #include "serve/http/server.h"
 
 namespace pelton::serve {
@@ -46,8 +47,8 @@ struct HttpServer::Impl {
   std::vector<std::unique_ptr<Loop>> loops;
   std::unique_ptr<boost::asio::basic_socket_acceptor<boost::asio::generic::stream_protocol>> acceptor;
   std::unique_ptr<boost::asio::steady_timer> accept_pause;
-  std::string endpoint;
-  uint16_t port = 0;
+  std::vector<StreamSocket> refused;  // a few connections beyond the limit, that may still read why
+  Listener listener;                  // its descriptor is the acceptor's
   size_t next_loop = 0;
 };
 

@@ -17,6 +17,7 @@ namespace http = boost::beast::http;
 
 constexpr auto kLinger = std::chrono::seconds(1);
 constexpr size_t kMaxStreamBytes = 16 << 20;  // of a streamed answer that the client does not read
+constexpr size_t kSmallAnswer = 16 << 10;     // up to it an answer hides behind its connection
 
 constexpr size_t kProgress = 64 << 10;
 
@@ -72,7 +73,7 @@ void Session::begin_stream(HttpResponse&& head) {
     self->streaming_ = true;
     self->keep_alive_ = self->keep_alive_ && self->version_11_;
     self->write_head(*r, self->version_11_);
-    self->pieces_.push_front(std::move(self->head_));
+    self->pieces_.push_front({std::move(self->head_), nullptr});
     self->set(State::streaming);
     self->write_pieces();
   });
@@ -252,6 +253,9 @@ void Session::write(HttpResponse&& response) {
   token_.reset();
   body_.reset();
   chunked_.reset();
+  MemoryGate& answers = server_.router.core().answers();
+  if (response.size() > kSmallAnswer && !(out_room_ = take_room(answers, response.size())))
+    response = HttpResponse::error(503, "the server holds as many bytes of answers as it may");
   write_head(response, false);
   out_ = std::move(response.body);
   pending_.clear();
@@ -275,7 +279,11 @@ void Session::add_piece(std::string piece, bool last) {
   }
   if (piece_bytes_ > kMaxStreamBytes) return close();  // however large one piece is, it may leave
   piece_bytes_ += piece.size();
-  if (!piece.empty()) pieces_.push_back(std::move(piece));
+  if (!piece.empty()) {
+    auto room = take_room(server_.router.core().answers(), piece.size());
+    if (!room) return close();
+    pieces_.push_back({std::move(piece), std::move(room)});
+  }
   write_pieces();
 }
 
@@ -298,7 +306,7 @@ void Session::write_pieces() {
   stream_writing_ = true;
   writing_pieces_.swap(pieces_);
   pending_.clear();
-  for (const std::string& p : writing_pieces_) pending_.push_back(asio::buffer(p));
+  for (const Piece& p : writing_pieces_) pending_.push_back(asio::buffer(p.text));
   piece_bytes_ = 0;
   set(State::writing);
   write_some();
@@ -325,6 +333,7 @@ void Session::write_some() {
 
 void Session::written() {
   out_.clear();
+  out_room_.reset();
   if (!closing_) return next_request();
   // Closing with unread input would reset the connection before the client has the answer.
   error_code ignored;

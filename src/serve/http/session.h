@@ -41,6 +41,10 @@ class Session final : public HttpPeer, public std::enable_shared_from_this<Sessi
   // more are to come.
   enum class State { idle, header, body, waiting, writing, streaming };
   struct Body;
+  struct Piece {
+    std::string text;
+    std::shared_ptr<const void> room;  // in the gate of answers
+  };
 
   void set(State s);
   void moved(size_t n);
@@ -80,8 +84,9 @@ class Session final : public HttpPeer, public std::enable_shared_from_this<Sessi
   std::shared_ptr<CancelToken> token_;
   std::string head_;
   std::vector<Blob> out_;
+  std::shared_ptr<const void> out_room_;  // of out_ in the gate of answers
   std::vector<boost::asio::const_buffer> pending_;
-  std::deque<std::string> pieces_, writing_pieces_;
+  std::deque<Piece> pieces_, writing_pieces_;
   size_t piece_bytes_ = 0, lingered_ = 0;
   size_t moved_ = 0;  // bytes since the deadline was set
   bool keep_alive_ = true, closing_ = false, first_ = true, version_11_ = true;

@@ -20,6 +20,7 @@ struct InputSpec {
 struct TargetModel {
   std::string version;
   bool batches = false;
+  bool decoupled = false;  // a request has any number of responses
   std::vector<InputSpec> inputs;
   std::vector<std::string> outputs;
 };
@@ -37,12 +38,21 @@ class LoadClient {
   // Builds what infer() sends again and again.
   virtual void prepare(const LoadOptions& options, const TargetModel& model,
                        const std::vector<TensorValue>& inputs) = 0;
-  // One request and its answer; the error text, or empty.
+  // One request and its answer, of a decoupled model all of its responses; the error text, or empty.
   virtual std::string infer(const SequenceMark& mark) = 0;
 };
 
-std::unique_ptr<LoadClient> make_http_client(const std::string& host, uint16_t port);
+struct Endpoint {
+  bool grpc = false;
+  std::string host;  // without brackets
+  uint16_t port = 0;
+  std::string authority() const;  // host:port, [host]:port for IPv6
+};
+// usage error if it is none.
+Endpoint parse_endpoint(std::string url);
+
+std::unique_ptr<LoadClient> make_http_client(const Endpoint& endpoint, double timeout_s);
 // unsupported_op in a build without gRPC.
-std::unique_ptr<LoadClient> make_grpc_client(const std::string& host, uint16_t port);
+std::unique_ptr<LoadClient> make_grpc_client(const Endpoint& endpoint, double timeout_s);
 
 }  // namespace pelton::serve

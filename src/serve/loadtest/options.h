@@ -12,7 +12,7 @@
 namespace pelton::serve {
 
 struct LoadOptions {
-  std::string url;  // http://host:port, grpc://host:port, or host:port (HTTP)
+  std::string url;  // http://host:port, grpc://host:port, or host:port (HTTP); IPv6 in brackets
   std::string model, version;
   std::vector<int> concurrency = {1};  // one measurement each
   std::vector<double> rates;           // requests per second; not empty: rates instead of concurrency
@@ -28,11 +28,17 @@ struct LoadOptions {
   bool zeros = false;                        // inputs of zeros instead of pseudo-random values
   bool json_data = false;                    // HTTP: tensors as JSON
   bool streaming = false;                    // gRPC: ModelStreamInfer
+  double timeout_s = 60;                     // without an answer for so long a request has failed
   bool shared_memory = false;                // tensors lie in system shared memory
   size_t output_bytes = 102400;              // ... with so much room for each output
   int sequence_length = 0;                   // > 0: each connection sends sequences of so many requests
   uint64_t seed = 1;
 };
+
+inline constexpr int kMaxThreads = 4096;              // of one measurement
+inline constexpr double kMaxRate = 1e6;               // requests a second
+inline constexpr int kMaxLevels = 1000;               // of one sweep
+inline constexpr uint64_t kMaxArrivals = 50'000'000;  // that are planned for one rate
 
 struct LoadResult {
   int concurrency = 0;

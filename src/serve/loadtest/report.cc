@@ -25,7 +25,7 @@ std::string table_text(const std::vector<LoadResult>& results) {
   for (const LoadResult& r : results) {
     char load[32], line[256];
     if (r.rate > 0)
-      std::snprintf(load, sizeof load, "%.0f/s%s", r.rate, r.poisson ? " p" : "");
+      std::snprintf(load, sizeof load, "%g/s%s", r.rate, r.poisson ? " p" : "");
     else
       std::snprintf(load, sizeof load, "%d", r.concurrency);
     std::snprintf(line, sizeof line, "%10s %12.1f %10.1f", load, r.throughput(), mean_us(r));

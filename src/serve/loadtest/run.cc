@@ -1,91 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/prctl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <cmath>
 #include <mutex>
+#include <optional>
 #include <random>
+#include <system_error>
 #include <thread>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "serve/loadtest/client.h"
+#include "serve/loadtest/inputs.h"
 
 namespace pelton::serve {
 namespace {
 
-struct Endpoint {
-  bool grpc = false;
-  std::string host;
-  uint16_t port = 0;
-};
-
-Endpoint parse_url(std::string url) {
-  Endpoint e;
-  if (url.starts_with("grpc://"))
-    e.grpc = true, url = url.substr(7);
-  else if (url.starts_with("http://"))
-    url = url.substr(7);
-  else if (url.find("://") != url.npos)
-    fail(ErrorCode::usage, cat("'", url, "' is neither http:// nor grpc://"));
-  while (!url.empty() && url.back() == '/') url.pop_back();
-  const size_t colon = url.rfind(':');
-  e.host = url.substr(0, colon);
-  if (e.host.size() > 2 && e.host.front() == '[') e.host = e.host.substr(1, e.host.size() - 2);
-  e.port = e.grpc ? 8001 : 8000;
-  if (colon != url.npos) {
-    auto r = std::from_chars(url.data() + colon + 1, url.data() + url.size(), e.port);
-    if (r.ec != std::errc() || r.ptr != url.data() + url.size())
-      fail(ErrorCode::usage, cat("'", url, "' has no usable port"));
-  }
-  return e;
-}
-
-std::unique_ptr<LoadClient> connect(const Endpoint& e) {
-  return e.grpc ? make_grpc_client(e.host, e.port) : make_http_client(e.host, e.port);
-}
-
-std::vector<TensorValue> make_inputs(const LoadOptions& o, const TargetModel& model) {
-  std::vector<TensorValue> inputs;
-  std::mt19937_64 random(o.seed);
-  for (const InputSpec& spec : model.inputs) {
-    TensorValue t{spec.name, spec.dtype, spec.dims, {}};
-    const size_t lead = model.batches ? 1 : 0;
-    if (auto given = o.shapes.find(spec.name); given != o.shapes.end()) {
-      t.dims.resize(lead);
-      t.dims.insert(t.dims.end(), given->second.begin(), given->second.end());
-    }
-    if (lead) t.dims[0] = o.batch;
-    for (int64_t d : t.dims)
-      if (d < 0)
-        fail(ErrorCode::usage, cat("input '", spec.name, "' has the open shape ", spec.dims), "",
-             cat("give it with --shape ", spec.name, "=1x3"));
-    const auto count = checked_count(t.dims);
-    if (!count || *count > (int64_t{1} << 31))
-      fail(ErrorCode::limit, cat("input '", spec.name, "' of shape ", t.dims, " is too large"));
-    if (auto file = o.files.find(spec.name); file != o.files.end()) {
-      t.data = Blob::from(read_file(file->second));
-    } else {
-      std::string bytes;
-      if (spec.dtype == DType::string) {
-        for (int64_t i = 0; i < *count; ++i) append_bytes_element(bytes, o.zeros ? "" : cat(random() % 1000));
-      } else {
-        bytes.resize(static_cast<size_t>(byte_size(spec.dtype, *count)));
-        const size_t width = static_cast<size_t>(bits(spec.dtype)) / 8;
-        // The top byte stays small, so that every type holds moderate, finite numbers.
-        if (!o.zeros)
-          for (size_t i = 0; i < bytes.size(); ++i)
-            bytes[i] = static_cast<char>(spec.dtype == DType::boolean ? random() & 1
-                                         : (i + 1) % width            ? random() & 0xff
-                                                                      : random() & 0x3f);
-      }
-      t.data = Blob::from(std::move(bytes));
-    }
-    inputs.push_back(std::move(t));
-  }
-  return inputs;
+std::unique_ptr<LoadClient> connect(const Endpoint& e, const LoadOptions& o) {
+  return e.grpc ? make_grpc_client(e, o.timeout_s) : make_http_client(e, o.timeout_s);
 }
 
 struct Sample {
@@ -101,24 +37,27 @@ class Level {
       : options_(o), rate_(rate), samples_(static_cast<size_t>(threads)) {
     std::vector<std::unique_ptr<LoadClient>> clients;
     for (int i = 0; i < threads; ++i) {
-      clients.push_back(connect(endpoint));
+      throw_if_interrupted();
+      clients.push_back(connect(endpoint, o));
       clients.back()->prepare(o, model, inputs);
     }
     if (rate_ > 0) plan_arrivals();
     start_ = Clock::now();
-    for (int i = 0; i < threads; ++i)
-      threads_.emplace_back(
-          [this, i, c = std::shared_ptr<LoadClient>(std::move(clients[static_cast<size_t>(i)]))] {
-            work(*c, i);
-          });
+    try {
+      for (int i = 0; i < threads; ++i)
+        threads_.emplace_back(
+            [this, i, c = std::shared_ptr<LoadClient>(std::move(clients[static_cast<size_t>(i)]))] {
+              work(*c, i);
+            });
+    } catch (const std::system_error& e) {
+      stop();
+      fail(ErrorCode::limit, cat("the system gives only ", threads_.size(), " threads: ", e.what()));
+    }
   }
-  ~Level() {
-    stop_ = true;
-    for (auto& t : threads_)
-      if (t.joinable()) t.join();
-  }
+  ~Level() { stop(); }
   void finish() {
     for (auto& t : threads_) t.join();
+    throw_if_interrupted();
   }
   int64_t now_ns() const { return (Clock::now() - start_).count(); }
 
@@ -145,6 +84,12 @@ class Level {
   }
 
  private:
+  void stop() {
+    stop_ = true;
+    for (auto& t : threads_)
+      if (t.joinable()) t.join();
+  }
+
   struct PerThread {
     std::mutex mutex;
     std::vector<Sample> samples;
@@ -156,7 +101,12 @@ class Level {
     const double seconds = options_.requests
                                ? static_cast<double>(options_.requests) / rate_ + 1
                                : options_.warm_up_s + options_.window_s * options_.max_windows + 1;
-    const double count = std::min(5e7, seconds * rate_ * 1.2 + 100);
+    const double count = seconds * rate_ * 1.2 + 100;
+    if (count > static_cast<double>(kMaxArrivals))
+      fail(ErrorCode::usage,
+           cat("at ", rate_, " requests a second this takes ", static_cast<uint64_t>(count),
+               " of them, more than the ", kMaxArrivals, " that can be planned"),
+           "", "ask for fewer requests or fewer or shorter windows");
     std::mt19937_64 random(options_.seed);
     std::exponential_distribution<double> gap(rate_);
     double t = 0;
@@ -166,45 +116,60 @@ class Level {
     }
   }
 
+  bool stopped() const { return stop_ || interrupted(); }
+
+  // When the next request of this thread is to go, waiting until then; nullopt: there is none.
+  std::optional<int64_t> next_begin() {
+    if (stopped()) return std::nullopt;
+    const uint64_t number = next_.fetch_add(1);
+    if (options_.requests && number >= options_.requests) return std::nullopt;
+    if (rate_ <= 0) return now_ns();
+    if (number >= arrivals_.size()) return std::nullopt;
+    // The latency counts from when the request should have gone, so a stalled server cannot hide its stall.
+    const int64_t begin = arrivals_[number];
+    for (int64_t now; !stopped() && (now = now_ns()) < begin;)
+      std::this_thread::sleep_for(std::chrono::nanoseconds(std::min<int64_t>(begin - now, 50'000'000)));
+    if (stopped()) return std::nullopt;
+    return begin;
+  }
+
+  static std::string send(LoadClient& client, const SequenceMark& mark) {
+    try {
+      return client.infer(mark);
+    } catch (const std::exception& e) {
+      return e.what();
+    }
+  }
+
   void work(LoadClient& client, int index) {
+    ::prctl(PR_SET_TIMERSLACK, 1000UL);  // ns; by default a thread wakes 50 us late, which would be a latency
     PerThread& own = samples_[static_cast<size_t>(index)];
     SequenceMark mark;
-    for (int in_sequence = 0; !stop_;) {
-      const uint64_t number = next_.fetch_add(1);
-      if (options_.requests && number >= options_.requests) return;
-      int64_t begin = now_ns();
-      if (rate_ > 0) {
-        if (number >= arrivals_.size()) return;
-        // The latency counts from when the request should have gone, so a stalled server cannot hide its
-        // stall.
-        begin = arrivals_[number];
-        while (!stop_ && now_ns() < begin)
-          std::this_thread::sleep_for(
-              std::chrono::nanoseconds(std::min<int64_t>(begin - now_ns(), 50'000'000)));
-        if (stop_) return;
-      }
+    int in_sequence = 0;
+    while (const auto begin = next_begin()) {
       if (options_.sequence_length > 0) {
-        if (in_sequence == 0) mark.id = options_.seed * 1'000'000'000 + next_sequence_.fetch_add(1) + 1;
+        if (in_sequence == 0) mark.id = first_sequence() + next_sequence_.fetch_add(1);
         mark.start = in_sequence == 0;
         mark.end = in_sequence + 1 == options_.sequence_length;
         in_sequence = mark.end ? 0 : in_sequence + 1;
       }
-      std::string error;
-      try {
-        error = client.infer(mark);
-      } catch (const std::exception& e) {
-        error = e.what();
-      }
+      const std::string error = send(client, mark);
       const int64_t end = now_ns();
       std::lock_guard lock(own.mutex);
       if (error.empty()) {
-        own.samples.push_back({end, static_cast<uint64_t>(end - begin)});
+        own.samples.push_back({end, static_cast<uint64_t>(end - *begin)});
       } else {
         own.errors.push_back(end);
         if (own.first_error.empty()) own.first_error = error;
       }
     }
+    if (in_sequence == 0) return;
+    mark.start = false, mark.end = true;  // not measured: the server is to forget the sequence
+    send(client, mark);
   }
+
+  // Ids of two load generators differ, and fit into the INT32 that a model may take them in.
+  static uint64_t first_sequence() { return static_cast<uint64_t>(::getpid() % 2000) * 1'000'000 + 1; }
 
   const LoadOptions& options_;
   const double rate_;
@@ -212,7 +177,8 @@ class Level {
   std::vector<PerThread> samples_;
   std::vector<std::thread> threads_;
   Clock::time_point start_;
-  std::atomic<uint64_t> next_{0}, next_sequence_{0};
+  std::atomic<uint64_t> next_{0};
+  inline static std::atomic<uint64_t> next_sequence_{0};  // of all levels
   std::atomic<bool> stop_{false};
 };
 
@@ -272,17 +238,42 @@ LoadResult measure(const LoadOptions& o, const Endpoint& endpoint, const TargetM
   return result;
 }
 
+// Not by the command line's own checks, which take what is not a number for anything.
+void check_number(double v, double least, double most, std::string_view flag) {
+  if (!(v >= least && v <= most))
+    fail(ErrorCode::usage, cat(flag, " is ", v, ", it must lie between ", least, " and ", most));
+}
+
+void check_options(const LoadOptions& o) {
+  if (o.model.empty()) fail(ErrorCode::usage, "no model is named", "", "name it with --model");
+  check_number(o.window_s, 0.001, 86400, "--window");
+  check_number(o.warm_up_s, 0, 86400, "--warm-up");
+  check_number(o.stability, 0.0001, 10, "--stability");
+  check_number(o.timeout_s, 0.001, 86400, "--timeout");
+  check_number(o.sequence_length, 0, 1e6, "--sequence-length");
+  check_number(o.windows, 1, 1000, "--windows");
+  check_number(o.max_windows, o.windows, 100'000, "--max-windows");
+  check_number(o.max_threads, 1, kMaxThreads, "--max-threads");
+  for (int c : o.concurrency) check_number(c, 1, kMaxThreads, "--concurrency");
+  for (double rate : o.rates) check_number(rate, 0.001, kMaxRate, "--rate");
+  if (o.shared_memory && o.json_data)
+    fail(ErrorCode::usage, "--json-tensors and --shared-memory exclude each other");
+}
+
 }  // namespace
 
 std::vector<LoadResult> run_loadtest(const LoadOptions& o) {
-  if (o.model.empty()) fail(ErrorCode::usage, "no model is named", "", "name it with --model");
-  if (o.window_s <= 0 || o.windows < 1 || o.max_windows < o.windows)
-    fail(ErrorCode::usage, "windows must be positive, and --max-windows at least --windows");
-  if (o.shared_memory && o.json_data)
-    fail(ErrorCode::usage, "--json-tensors and --shared-memory exclude each other");
-  const Endpoint endpoint = parse_url(o.url);
-  const TargetModel model = connect(endpoint)->describe(o);
-  const std::vector<TensorValue> inputs = make_inputs(o, model);
+  check_options(o);
+  const Endpoint endpoint = parse_endpoint(o.url);
+  if (o.streaming && !endpoint.grpc)
+    fail(ErrorCode::usage, "--streaming is of gRPC", "", "name the server as grpc://host:port");
+  if (o.json_data && endpoint.grpc)
+    fail(ErrorCode::usage, "--json-tensors is of HTTP", "", "name the server as http://host:port");
+  const TargetModel model = connect(endpoint, o)->describe(o);
+  if (model.decoupled && !o.streaming)
+    fail(ErrorCode::usage, cat("model '", o.model, "' is decoupled: a request has any number of responses"),
+         "", "use grpc://host:port with --streaming");
+  const std::vector<TensorValue> inputs = make_load_inputs(o, model);
   std::vector<LoadResult> results;
   if (o.rates.empty())
     for (int c : o.concurrency) results.push_back(measure(o, endpoint, model, inputs, c, 0));

@@ -95,7 +95,7 @@ TEST_CASE(
     CHECK(reader.wait().ok());
     CHECK(reader.right() == kRequests);
     Client silent(*stub, 0);
-    const auto used = [&] { return s.core->gate().used(); };
+    const auto used = [&] { return s.core->answers().used(); };
     const auto until = [&](auto&& condition) {
       for (int i = 0; i < 5000 && !condition(); ++i)
         std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -4,7 +4,7 @@
 
 namespace pelton::serve {
 
-std::unique_ptr<LoadClient> make_grpc_client(const std::string&, uint16_t) {
+std::unique_ptr<LoadClient> make_grpc_client(const Endpoint&, double) {
   fail(ErrorCode::unsupported_op, "this build has no gRPC", "", "use the server's HTTP port");
 }
 
