@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// pelton export: a plan or model as an ONNX file.
+// pelton export: a plan, model or run as an ONNX file, or the weights of a run or file alone.
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
@@ -10,6 +10,8 @@
 #include "onnx/export/export.h"
 #include "register/registry.h"
 #include "runtime/plan_file.h"
+#include "train/trainer.h"
+#include "train/weights.h"
 
 namespace pelton::cli {
 namespace {
@@ -19,7 +21,25 @@ struct Options {
   int64_t opset = onnx::ExportOptions().opset;
 };
 
+bool holds_weights(const std::string& path) {
+  return path.ends_with(".safetensors") || path.ends_with(".npz");
+}
+
+int export_weights(const Options& o, const Globals& globals) {
+  const std::map<std::string, Tensor> weights =
+      train::is_run_folder(o.input) ? train::trained_weights(o.input) : train::read_weights(o.input);
+  train::write_weights(o.output, weights);
+  const uint64_t bytes = file_size_bytes(o.output);
+  if (globals.json)
+    print_line(nlohmann::json{{"weights", o.output}, {"bytes", bytes}, {"tensors", weights.size()}}.dump());
+  else
+    print_line(
+        cat("wrote ", o.output, ": ", weights.size(), " tensors, ", bytes_text(static_cast<double>(bytes))));
+  return 0;
+}
+
 int run(const Options& o, const Globals& globals) {
+  if (holds_weights(o.output)) return export_weights(o, globals);
   ir::Graph graph = is_plan_file(o.input) ? runtime::load_plan(o.input)->graph : model_of(o.input, {}).graph;
   onnx::ExportOptions options;
   options.opset = o.opset;
@@ -39,7 +59,9 @@ Run make_export(CLI::App& app, const Globals& globals) {
   app.add_option("plan", o->input, "plan, model or folder of a training run")
       ->required()
       ->type_name("PLAN_OR_MODEL");
-  app.add_option("-o,--output", o->output, "ONNX file to write")->required()->type_name("X.onnx");
+  app.add_option("-o,--output", o->output, "ONNX file to write, or weights: .safetensors or .npz")
+      ->required()
+      ->type_name("X.onnx");
   app.add_option("--opset", o->opset, "oldest operator set that may be written; newer ops raise it")
       ->capture_default_str()
       ->type_name("N");

@@ -54,7 +54,10 @@ Recipe run_recipe(const std::string& path, const std::vector<std::string>& sets)
   return r;
 }
 
-TrainedModel trained_model(const std::string& path) {
+namespace {
+
+// With the weights in slots.
+TrainedModel model_of_run(const std::string& path) {
   Recipe r = run_recipe(path);
   std::unique_ptr<Trainable> model =
       r.onnx.empty() ? named_model(r.model, r.model_options) : onnx_model(r.onnx, r.model_options);
@@ -76,7 +79,20 @@ TrainedModel trained_model(const std::string& path) {
     weights[name] = average == c.state.end() ? t : average->second;
   }
   load_weights(out.graph, weights, {}, path);
+  return out;
+}
+
+}  // namespace
+
+TrainedModel trained_model(const std::string& path) {
+  TrainedModel out = model_of_run(path);
   nn::freeze(out.graph);
+  return out;
+}
+
+std::map<std::string, Tensor> trained_weights(const std::string& path) {
+  std::map<std::string, Tensor> out;
+  for (const ir::Slot& s : model_of_run(path).graph.slots) out[s.name] = s.initial;
   return out;
 }
 

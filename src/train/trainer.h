@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -74,5 +75,7 @@ struct TrainedModel {
 };
 bool is_run_folder(const std::string& path);
 TrainedModel trained_model(const std::string& folder);
+// Its weights and statistics alone, by name.
+std::map<std::string, Tensor> trained_weights(const std::string& path);
 
 }  // namespace pelton::train

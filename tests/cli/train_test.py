@@ -157,6 +157,21 @@ def test_a_run_compiles_runs_and_exports(pelton, arrays):
     assert np.allclose(np.load(arrays / "out2/logits.npy"), logits, atol=1e-5)
 
 
+def test_weights_leave_a_run_as_files_and_start_another(pelton, arrays):
+    final = lines(pelton("train", "r.toml", "--json"))[-1]
+    assert pelton("export", "runs/r", "-o", "w.npz").code == 0
+    assert pelton("export", "runs/r", "-o", "w.safetensors").code == 0
+    arrays_of, tensors = np.load(arrays / "w.npz"), raw_tensors(arrays / "w.safetensors")
+    assert sorted(arrays_of.files) == sorted(tensors) and "0.weight" in tensors and "updates" not in tensors
+    assert all(arrays_of[n].tobytes() == tensors[n] for n in tensors)
+    for weights in ("w.npz", "w.safetensors"):
+        (arrays / "again.toml").write_text(RECIPE.replace("classes = 3,", f'classes = 3, weights = "{weights}",'))
+        out = lines(pelton("train", "again.toml", "--json", "--set", "optimizer.lr=0", "--set", f"output.folder=runs/{weights}",
+                           "--set", "step.average=0"))
+        assert out[-1]["best"]["accuracy"] == final["best"]["accuracy"]
+    assert_error(pelton("export", "r.toml", "-o", "x.npz"), 1, "is not known by its name", ".safetensors, .npz, .onnx or a run folder")
+
+
 def test_an_onnx_model_is_trained_further(pelton, arrays):
     first = lines(pelton("train", "r.toml", "--json"))[-1]
     assert pelton("export", "runs/r", "-o", "r.onnx").code == 0
