@@ -118,6 +118,9 @@ void check_same_values(const Graph& a, const Graph& b, double tolerance) {
 }  // namespace
 
 TEST_CASE("before and after") {
+  for (const auto& file : std::filesystem::directory_iterator("tests/passes/cases"))
+    CHECK_MESSAGE(passes_by_name().count(file.path().stem()) == 1, file.path(),
+                  " has no line in passes_by_name()");
   size_t count = 0;
   for (const auto& [name, pass] : passes_by_name()) {
     std::string path = cat("tests/passes/cases/", name, ".txt");
