@@ -72,7 +72,7 @@ bool fuse_activation(Graph& g, NodeId product, const Context& context) {
       last = end;
     }
   }
-  if (!found || !same_shape(g, v, last) || !same_shape(g, found->x, last)) return false;
+  if (!found || g.unused(last) || !same_shape(g, v, last) || !same_shape(g, found->x, last)) return false;
   std::vector<NodeId> members = found->nodes;
   for (NodeId id : members)
     for (ValueId inner : g[id].outputs) {
@@ -125,7 +125,7 @@ bool fuse_sum(Graph& g, NodeId product, size_t operand, const Context& context) 
   const ValueId v = input(g, product, operand);
   ValueId read;
   const NodeId sum = sum_of(g, v, read);
-  if (!sum) return false;
+  if (!sum || g.unused(result(g, sum))) return false;
   const NodeId cast = producer(g, input(g, sum, 0), "cast");
   const bool wider = cast && input(g, cast, 0) == read;
   std::vector<NodeId> members{product, sum};
@@ -156,7 +156,7 @@ bool fuse_sum(Graph& g, NodeId product, size_t operand, const Context& context) 
 bool fuse_products(Graph& graph, const Context& context) {
   bool changed = false;
   for (NodeId id : std::vector<NodeId>(graph.order())) {
-    if (!graph[id].alive || !graph[id].is("matmul")) continue;
+    if (!graph[id].alive || !graph[id].is("matmul") || graph.unused(result(graph, id))) continue;
     if (graph.type(input(graph, id, 1)).rank() != 2) continue;
     if (fuse_activation(graph, id, context)) {
       changed = true;

@@ -16,6 +16,7 @@
 #include "passes/decompose.h"
 #include "passes/fold.h"
 #include "passes/fold_norm.h"
+#include "passes/fuse_products.h"
 #include "passes/fusion.h"
 #include "passes/layout.h"
 #include "passes/movement.h"
@@ -87,6 +88,13 @@ auto on_device(Run run) {
   };
 }
 
+// Products of a backward half, for a target that takes every group.
+bool fuse_products(Graph& g, passes::Context c) {
+  static const TakesPrimitives takes_groups(true);
+  c.oracle = &takes_groups;
+  return passes::fuse_products(g, c);
+}
+
 const std::vector<Pass>& all_passes() {
   static const std::vector<Pass> list = {
       {"fold", [](Graph& g, const passes::Context& c) { return passes::fold(g, c); }, Keeps::bits},
@@ -109,6 +117,7 @@ const std::vector<Pass>& all_passes() {
       {"siblings", passes::siblings, Keeps::value},
       {"layout", [](Graph& g, const passes::Context& c) { return passes::layout(g, c); }, Keeps::bits},
       {"layout by region", layout_by_region, Keeps::bits},
+      {"fuse_products", fuse_products, Keeps::bits},
       {"fusion", passes::fusion, Keeps::bits},
       {"dead_code", [](Graph& g, const passes::Context&) { return passes::remove_dead(g); }, Keeps::bits},
   };

@@ -76,6 +76,21 @@ TEST_CASE("fuse_products: an operand that is not summed over stays alone") {
   })") == "matmul reduce_sum");
 }
 
+TEST_CASE("fuse_products: what nothing reads is left to the removal of dead nodes") {
+  const auto with_results = [](const char* results) {
+    return ops_after(cat(R"(graph "g"(%x: f32[6,4], %g: f32[6,5]) {
+    %dw = matmul(%g, %x) {transpose_a = true} : f32[5,4]
+    %db = reduce_sum(%g) {axes = [0]} : f32[5]
+    %n = neg(%x) : f32[6,4]
+    return )",
+                         results, "\n  }"));
+  };
+  CHECK(with_results("%n") == "matmul reduce_sum neg");
+  CHECK(with_results("%n, %db") == "matmul reduce_sum neg");
+  CHECK(with_results("%n, %dw") == "matmul reduce_sum neg");
+  CHECK(with_results("%n, %dw, %db") == "fused neg");
+}
+
 TEST_CASE("fuse_products: the gradient of an activation joins the gradient of data") {
   CHECK(ops_after(relu("%y", "%g")) == "fused");
   CHECK(ops_after(relu("%y", "%g"), nothing) == "matmul gt select");

@@ -29,16 +29,16 @@ void register_cpu(Registry& registry) {
   cpu::add_resample(registry);
   cpu::add_ranking(registry);
   cpu::add_body(registry);
-#endif
   cpu::add_picture(registry);
+  cpu::add_max_pool(registry);
+  cpu::add_fft(registry);
+#endif
   cpu::add_movement(registry);
   cpu::add_gather(registry);
   cpu::add_scatter(registry);
   cpu::add_fill(registry);
   cpu::add_scatter_any(registry);
   cpu::add_generate(registry);
-  cpu::add_max_pool(registry);
-  cpu::add_fft(registry);
 }
 
 }  // namespace pelton::backend
