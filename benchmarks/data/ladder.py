@@ -6,6 +6,7 @@ usage: ladder.py PELTON [--rungs base,amp,b128,device,parallel,pinned] [--second
 
 PyTorch (its fastest eager form for the model: channels-last, cuDNN's search, fused SGD, bf16 autocast): a Dataset with torchvision transforms; from `device` on it
 hands out bytes and the GPU enlarges and normalises; `parallel` gives the DataLoader one worker a thread; `pinned` adds pin_memory and copies that do not block.
+With --try tiny models run a few steps on the CPU, to see that all of it runs; such figures mean nothing.
 Pelton: `cifar` source, enlarged on the CPU; from `device` on normalisation is part of the step, so that bytes travel; threads 1, from `parallel` on all.
 Its batches lie in pinned memory in every rung, so `pinned` is `parallel` again.
 """
@@ -15,13 +16,15 @@ RUNGS = ["base", "amp", "b128", "device", "parallel", "pinned"]
 COUNT = 20480  # pictures
 
 RECIPE = """version = 1
-model = {{ name = "mobilenet_v2", classes = 10, dropout = 0.0 }}
+model = {{ {model} }}
 step = {{ precision = "{precision}", steps = {steps} }}
 optimizer = {{ name = "sgd", lr = 0.001, momentum = 0.9 }}
 checkpoint = {{ every = 0 }}
 output = {{ folder = "{folder}", html = false, tensorboard = false, every = 10 }}
 data = {{ train = "p.toml", batch = {batch}, drop_last = true }}
 """
+MOBILENET = 'name = "mobilenet_v2", classes = 10, dropout = 0.0'
+TINY = 'name = "small_cnn", size = 224, channels = 3, widths = [4], hidden = 8, classes = 10'
 PIPELINE = """version = 1
 source = {{ kind = "cifar", files = ["pictures.bin"], shuffle = true }}
 [[stage]]
@@ -39,19 +42,24 @@ def batch_of(rung):
     return 32 if rung in ("base", "amp") else 128
 
 
-def pelton(binary, rung, folder, threads, steps):
+def pelton(binary, rung, folder, threads, steps, tiny):
     where = 'device = "cpu"' if rung in ("base", "amp", "b128") else ""
     used = threads if rung in ("parallel", "pinned") else 1
     (folder / "p.toml").write_text(PIPELINE.format(where=where))
-    (folder / "r.toml").write_text(RECIPE.format(precision="f32" if rung == "base" else "bf16", steps=steps, folder=folder / f"run{time.monotonic_ns()}", batch=batch_of(rung)))
-    done = subprocess.run([binary, "train", folder / "r.toml", "--device", "cuda", "--threads", str(used), "--json"], capture_output=True, text=True, timeout=90)
+    (folder / "r.toml").write_text(RECIPE.format(model=TINY if tiny else MOBILENET, precision="f32" if rung == "base" else "bf16", steps=steps,
+                                                 folder=folder / f"run{time.monotonic_ns()}", batch=batch_of(rung)))
+    command = [binary, "train", folder / "r.toml", "--device", "cpu" if tiny else "cuda", "--threads", str(used), "--json"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=90)
+    except subprocess.TimeoutExpired:
+        return {"failed": "90 s were not enough"}
     if done.returncode:
         return {"failed": (done.stderr or done.stdout)[-300:]}
     rates = [x["samples_per_s"] for x in map(json.loads, done.stdout.strip().splitlines()) if x.get("kind") == "train"]
-    return round(rates[-1], 1)
+    return round(rates[-1], 1) if rates else {"failed": "no rate was told"}
 
 
-def torch_rung(rung, folder, threads, seconds):
+def torch_rung(rung, folder, threads, seconds, tiny):
     import numpy as np, torch, torchvision
     import torch.nn.functional as F
     from torchvision.transforms import v2
@@ -74,34 +82,41 @@ def torch_rung(rung, folder, threads, seconds):
     more = {"num_workers": workers, "persistent_workers": True, "prefetch_factor": 4} if workers else {}
     loader = torch.utils.data.DataLoader(Pictures(), batch_size=batch_of(rung), shuffle=True, drop_last=True, pin_memory=rung == "pinned", **more)
     torch.set_num_threads(1 if not on_device else threads)
-    model = torchvision.models.mobilenet_v2(num_classes=10).cuda().to(memory_format=torch.channels_last)
-    model.classifier[0] = torch.nn.Identity()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.001, momentum=0.9, fused=True)
+    place, wait = ("cpu", lambda: None) if tiny else ("cuda", torch.cuda.synchronize)
+    if tiny:
+        model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3, 8), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(4, 10))
+    else:
+        model = torchvision.models.mobilenet_v2(num_classes=10)
+        model.classifier[0] = torch.nn.Identity()
+    model = model.to(place).to(memory_format=torch.channels_last)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.001, momentum=0.9, fused=not tiny)
     apart = rung == "pinned"
+    first = 2 if tiny else 12  # steps before the clock starts
     done, start, steps = 0, None, 0
     while True:
         for x, y in loader:
-            x, y = x.to("cuda", non_blocking=apart), y.to("cuda", non_blocking=apart)
+            x, y = x.to(place, non_blocking=apart), y.to(place, non_blocking=apart)
             if on_device:
                 x = finish(x)
             x = x.to(memory_format=torch.channels_last)
             optimizer.zero_grad(set_to_none=True)
-            with torch.autocast("cuda", dtype=torch.bfloat16, enabled=rung != "base"):
+            with torch.autocast(place, dtype=torch.bfloat16, enabled=rung != "base"):
                 loss = F.cross_entropy(model(x), y)
             loss.backward()
             optimizer.step()
             steps += 1
             if start is None:
-                if steps == 12:
-                    torch.cuda.synchronize()
+                if steps == first:
+                    wait()
                     start = time.perf_counter()
                 continue
             done += len(y)
             if steps % 4 == 0:
-                torch.cuda.synchronize()
+                wait()
                 if time.perf_counter() - start > seconds:
                     rate = round(done / (time.perf_counter() - start), 1)
-                    print(json.dumps({"samples_per_s": rate, "torch": torch.__version__, "device": torch.cuda.get_device_name()}), flush=True)
+                    device = "cpu" if tiny else torch.cuda.get_device_name()
+                    print(json.dumps({"samples_per_s": rate, "torch": torch.__version__, "device": device}), flush=True)
                     os._exit(0)  # the loader's workers are left to the system
 
 
@@ -114,31 +129,36 @@ def main():
     p.add_argument("--threads", type=int, default=os.cpu_count())
     p.add_argument("--sides", default="pelton,torch")
     p.add_argument("--out")
+    p.add_argument("--try", dest="tiny", action="store_true")
     p.add_argument("--torch-worker", nargs=2, metavar=("RUNG", "FOLDER"))
     a = p.parse_args()
     if a.torch_worker:
-        return torch_rung(a.torch_worker[0], pathlib.Path(a.torch_worker[1]), a.threads, a.seconds)
+        return torch_rung(a.torch_worker[0], pathlib.Path(a.torch_worker[1]), a.threads, a.seconds, a.tiny)
     report = {"what": __doc__.split("\n\n")[0], "sides": __doc__.split("\n\n")[2], "date": datetime.date.today().isoformat(), "threads": a.threads, "samples_per_s": {}}
     env = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"}
     with tempfile.TemporaryDirectory() as made:
         folder = pathlib.Path(made)
         rng = np.random.default_rng(1)
-        raw = rng.integers(0, 256, (COUNT, 3073), dtype=np.uint8)
+        raw = rng.integers(0, 256, (COUNT // 16 if a.tiny else COUNT, 3073), dtype=np.uint8)
         raw[:, 0] %= 10
         raw.tofile(folder / "pictures.bin")
         for rung in a.rungs.split(","):
             row = report["samples_per_s"].setdefault(rung, {})
             if "pelton" in a.sides:
                 slow = rung in ("base", "amp", "b128", "device")
-                row["pelton"] = pelton(a.pelton, rung, folder, a.threads, int(a.seconds * (30 if slow else 70)) // 10 * 10 * (4 if batch_of(rung) == 32 else 1))
+                steps = 20 if a.tiny else int(a.seconds * (30 if slow else 70)) // 10 * 10 * (4 if batch_of(rung) == 32 else 1)
+                row["pelton"] = pelton(a.pelton, rung, folder, a.threads, steps, a.tiny)
             if "torch" in a.sides:
-                done = subprocess.run([sys.executable, __file__, a.pelton, "--torch-worker", rung, made, "--threads", str(a.threads), "--seconds", str(a.seconds)], env=env, capture_output=True, text=True)
+                command = [sys.executable, __file__, a.pelton, "--torch-worker", rung, made, "--threads", str(a.threads), "--seconds", str(a.seconds)]
                 try:
+                    done = subprocess.run(command + ["--try"] * a.tiny, env=env, capture_output=True, text=True, timeout=120)
                     answer = json.loads(done.stdout.strip().splitlines()[-1])
                     row["torch"] = answer.pop("samples_per_s")
                     report.update(answer)
                 except (IndexError, ValueError):
                     row["torch"] = {"failed": done.stderr[-300:]}
+                except subprocess.TimeoutExpired:
+                    row["torch"] = {"failed": "120 s were not enough"}
             if isinstance(row.get("pelton"), float) and isinstance(row.get("torch"), float):
                 row["ratio"] = round(row["pelton"] / row["torch"], 2)
             print(json.dumps({rung: row}), flush=True)

@@ -7,6 +7,8 @@
 namespace pelton::data {
 namespace {
 
+constexpr size_t kPastCaches = 16 << 20;  // bytes of a batch that is out of the caches before it is read
+
 // Copies `from` into the low corner of `to` (same rank, dims at least as large).
 void place(const Tensor& from, uint8_t* to, const Dims& dims) {
   copy_block(static_cast<const uint8_t*>(from.data()), from.dims(), to, dims, from.dims(),
@@ -144,6 +146,7 @@ void BatchBuilder::put(int64_t slot, Sample& s, const device::PictureDevice* dev
         left_format_ = s.format;
         left_.push_back({slot, std::move(*s.image), std::move(*job)});
       } else {
+        s.format.past_caches = static_cast<size_t>(count_) * slot_bytes(row) >= kPastCaches;
         s.image->finish(s.format, buffers_[row].get() + at * slot_bytes(row));
         filled_[row][at] = 1;
       }

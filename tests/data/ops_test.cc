@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstring>
 #include <tuple>
 
 #include "base/file.h"
@@ -188,6 +189,34 @@ TEST_CASE("f16 batches are the f32 ones, rounded") {
     s.image->finish(s.format, wide.mutable_data());
     CHECK(from_doubles(DType::f16, wide.dims(), to_doubles(wide)).same_bytes(half));
   }
+}
+
+TEST_CASE("results have the same bits whatever way they are written, in every size and place") {
+  for (const DType type : {DType::f32, DType::f16})
+    for (const int w : {15, 16, 17, 31, 32, 33, 48, 64, 224}) {
+      const int h = w == 224 ? 32 : 33;
+      Sample s = picture(w, h);
+      stage("normalize", {{"dtype", type == DType::f32 ? "f32" : "f16"}, {"layout", "hwc"}})(s, kDraw);
+      Tensor plain(type, s.image->dims(s.format));  // by single values
+      s.image->finish(s.format, plain.mutable_data());
+      s.format.channels_first = true;
+      const int64_t size = bits(type) / 8, n = plain.count();
+      for (const int64_t shift : {0, 1, 8})  // elements off alignment
+        for (const bool past_caches : {false, true}) {
+          CAPTURE(w), CAPTURE(shift), CAPTURE(past_caches);
+          s.format.past_caches = past_caches;
+          Tensor room = Tensor::zeros(type, {n + 16});
+          uint8_t* const at = static_cast<uint8_t*>(room.mutable_data()) + shift * size;
+          s.image->finish(s.format, at);
+          int64_t different = 0;
+          for (int64_t i = 0; i < n; ++i)
+            different += std::memcmp(at + (i % 3 * (n / 3) + i / 3) * size,
+                                     static_cast<const uint8_t*>(plain.data()) + i * size,
+                                     static_cast<size_t>(size)) != 0;
+          CHECK(different == 0);
+          for (int64_t i = n + shift; i < n + 16; ++i) CHECK(room.get_double(i) == 0);  // nothing behind it
+        }
+    }
 }
 
 TEST_CASE("colour changes") {

@@ -24,8 +24,15 @@ constexpr double kRestOfReduction = 2;
 
 struct Scratch {
   JpegPlanes planes;
-  std::vector<float> tile;
+  std::vector<float> tile, resample;
 };
+// Room for so many, at a multiple of 64 bytes.
+float* room(std::vector<float>& v, size_t floats) {
+  constexpr size_t line = 64 / sizeof(float);
+  if (v.size() < floats + line) v.resize(floats + line);
+  const size_t past = reinterpret_cast<uintptr_t>(v.data()) / sizeof(float) % line;
+  return v.data() + (line - past) % line;
+}
 Scratch& scratch() {
   thread_local Scratch s;
   return s;
@@ -226,6 +233,12 @@ void LazyImage::finish(const PixelFormat& f, void* out) {
   if (!try_planes(f, out)) sample(f, out);
 }
 
+// Whether two planes have samples at the same places of the picture.
+bool same_grid(const JpegPlane& a, const JpegPlane& b) {
+  return a.x0 == b.x0 && a.y0 == b.y0 && a.width == b.width && a.height == b.height && a.step_x == b.step_x &&
+         a.step_y == b.step_y;
+}
+
 // Straight from the component planes of a JPEG, when the picture is reduced anyway.
 bool LazyImage::try_planes(const PixelFormat& f, void* out) {
   if (!encoded() || info_.format != ImageFormat::jpeg || match_ != Match::none || !geometry_.resized())
@@ -247,31 +260,47 @@ bool LazyImage::try_planes(const PixelFormat& f, void* out) {
   jpeg_decode_planes(b, region, reduce, channels_ == 1, decode_, where_, s.planes);
 
   const size_t count = s.planes.planes.size(), plane_floats = static_cast<size_t>(x.n) * kTileRows;
-  std::vector<FilterTable> tx, ty;
-  tx.reserve(count), ty.reserve(count);
+  struct Tables {
+    FilterTable x, y;
+  };
+  std::vector<Tables> tables;
+  tables.reserve(count);
+  std::vector<size_t> of_plane, places;  // its tables, and where its scratch begins
+  size_t floats = 0;
+  for (size_t c = 0; c < count; ++c) {
+    const JpegPlane& p = s.planes.planes[c];
+    if (c < 2 || !same_grid(p, s.planes.planes[1]) || jpeg.h[c] != jpeg.h[1] || jpeg.v[c] != jpeg.v[1]) {
+      const double coded_x = static_cast<double>(*std::ranges::max_element(jpeg.h)) / jpeg.h[c],
+                   coded_y = static_cast<double>(*std::ranges::max_element(jpeg.v)) / jpeg.v[c];
+      const bool wide = geometry_.antialias;
+      tables.push_back({filter_table(on_plane(x, p.step_x, p.width), geometry_.filter,
+                                     wide ? widening(x, p.step_x, coded_x) : 1.0),
+                        filter_table(on_plane(y, p.step_y, p.y0 + p.height), geometry_.filter,
+                                     wide ? widening(y, p.step_y, coded_y) : 1.0)});
+    }
+    of_plane.push_back(tables.size() - 1);
+    places.push_back(floats);
+    floats += (PlaneResampler::scratch_floats(tables.back().x, 1) + kTileRows - 1) / kTileRows * kTileRows;
+  }
+  float* const work = room(s.resample, floats);
   std::vector<PlaneResampler> resamplers;
-  for (const JpegPlane& p : s.planes.planes) {
-    const size_t c = tx.size();
-    const double coded_x = static_cast<double>(*std::ranges::max_element(jpeg.h)) / jpeg.h[c],
-                 coded_y = static_cast<double>(*std::ranges::max_element(jpeg.v)) / jpeg.v[c];
-    const bool wide = geometry_.antialias;
-    tx.push_back(filter_table(on_plane(x, p.step_x, p.width), geometry_.filter,
-                              wide ? widening(x, p.step_x, coded_x) : 1.0));
-    ty.push_back(filter_table(on_plane(y, p.step_y, p.y0 + p.height), geometry_.filter,
-                              wide ? widening(y, p.step_y, coded_y) : 1.0));
-    resamplers.emplace_back(PlaneView{p.data, p.pitch, p.width, p.height, 1, p.x0, p.y0}, tx.back(),
-                            ty.back());
+  resamplers.reserve(count);
+  for (size_t c = 0; c < count; ++c) {
+    const JpegPlane& p = s.planes.planes[c];
+    const Tables& t = tables[of_plane[c]];
+    resamplers.emplace_back(PlaneView{p.data, p.pitch, p.width, p.height, 1, p.x0, p.y0}, t.x, t.y,
+                            work + places[c]);
   }
   TileWriter writer(f, geometry_, channels_, out);
   writer.set_matrix(colour_ ? &*colour_ : nullptr, count == 3, false);
   if (geometry_.padded()) writer.fill(fill_);
-  s.tile.resize(plane_floats * static_cast<size_t>(channels_));
+  float* const tile = room(s.tile, plane_floats * static_cast<size_t>(channels_));
   for (int row = 0; row < y.n; row += kTileRows) {
     const int rows = std::min(kTileRows, y.n - row);
-    for (size_t p = 0; p < count; ++p) resamplers[p].tile(row, rows, s.tile.data() + p * plane_floats);
+    for (size_t p = 0; p < count; ++p) resamplers[p].tile(row, rows, tile + p * plane_floats);
     for (size_t p = count; p < static_cast<size_t>(channels_); ++p)
-      std::copy_n(s.tile.data(), plane_floats, s.tile.data() + p * plane_floats);
-    writer.write(s.tile.data(), row, rows);
+      std::copy_n(tile, plane_floats, tile + p * plane_floats);
+    writer.write(tile, row, rows);
   }
   return true;
 }
@@ -289,11 +318,11 @@ void LazyImage::sample(const PixelFormat& f, void* out) {
   if (encoded()) decode_region({tx.low(), ty.low(), tx.high(), ty.high()}, source, rect);
   PlaneResampler resampler(view_of(source, rect.x0, rect.y0), tx, ty);
   Scratch& s = scratch();
-  s.tile.resize(resampler.tile_floats());
+  float* const tile = room(s.tile, resampler.tile_floats());
   for (int row = 0; row < y.n; row += kTileRows) {
     const int rows = std::min(kTileRows, y.n - row);
-    resampler.tile(row, rows, s.tile.data());
-    writer.write(s.tile.data(), row, rows);
+    resampler.tile(row, rows, tile);
+    writer.write(tile, row, rows);
   }
 }
 

@@ -29,6 +29,7 @@ struct PixelFormat {
   DType dtype = DType::f32;  // f32, f16 or u8
   bool channels_first = true;
   std::array<float, 4> mean{}, scale{1, 1, 1, 1};
+  bool past_caches = false;  // the output is written past the caches: it is one of many before any is read
 };
 
 class LazyImage {

@@ -71,9 +71,11 @@ PlaneResampler::PlaneResampler(PlaneView view, const FilterTable& x, const Filte
     own_.resize(scratch_floats(x, view.channels));
     scratch = own_.data();
   }
-  x_weights_ = scratch;
-  row_ = x_weights_ + x.weights.size();
-  block_ = row_ + static_cast<ptrdiff_t>(columns_) * view.channels * kTileRows;
+  // The blocks first: from an aligned begin, each of their columns is a cache line.
+  const ptrdiff_t floats = static_cast<ptrdiff_t>(columns_) * view.channels * kTileRows;
+  block_ = scratch;
+  row_ = block_ + floats;
+  x_weights_ = row_ + floats;
   std::copy(x.weights.begin(), x.weights.end(), x_weights_);
 }
 

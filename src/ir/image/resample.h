@@ -23,7 +23,7 @@ struct PlaneView {
 class PlaneResampler {
  public:
   // The tables must stay alive and within the view. `scratch` holds scratch_floats() of x and the view's
-  // channels; without it the object has its own.
+  // channels, best at a multiple of 64 bytes; without it the object has its own.
   PlaneResampler(PlaneView view, const FilterTable& x, const FilterTable& y, float* scratch = nullptr);
   PlaneResampler(PlaneResampler&&) = default;
   static size_t scratch_floats(const FilterTable& x, int channels);
