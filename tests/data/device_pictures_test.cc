@@ -246,7 +246,7 @@ TEST_CASE("device pictures: batches for a device lie in pinned memory that goes 
   std::set<const void*> buffers;
   Batch b;
   {
-    Pipeline run(p, {.batch = 4, .device = fake_gpu()});
+    Pipeline run(p, {.batch = 4, .prefetch = 2, .device = fake_gpu()});
     while (run.next(b)) {
       CHECK(device::is_pinned(b.at("image").data(), b.at("image").bytes()));
       CHECK_FALSE(device::is_pinned(b.at("image").data(), b.at("image").bytes() + 1));

@@ -203,7 +203,9 @@ TEST_CASE("results have the same bits whatever way they are written, in every si
       const int64_t size = bits(type) / 8, n = plain.count();
       for (const int64_t shift : {0, 1, 8})  // elements off alignment
         for (const bool past_caches : {false, true}) {
-          CAPTURE(w), CAPTURE(shift), CAPTURE(past_caches);
+          CAPTURE(w);
+          CAPTURE(shift);
+          CAPTURE(past_caches);
           s.format.past_caches = past_caches;
           Tensor room = Tensor::zeros(type, {n + 16});
           uint8_t* const at = static_cast<uint8_t*>(room.mutable_data()) + shift * size;
