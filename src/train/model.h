@@ -23,8 +23,8 @@ class Trainable {
 
 std::unique_ptr<Trainable> named_model(const std::string& name, const ir::Attrs& options);
 // Float initialisers of rank 1 and more are parameters under their names; batch norms get statistics and
-// their training form. The first dim of the inputs and of the first output must be one symbol, the batch; other
-// open sizes of inputs are those of `samples`, by the input's name.
+// their training form. The first dim of the inputs and of the first output must be one symbol, the batch;
+// other open sizes of inputs are those of `samples`, by the input's name.
 std::unique_ptr<Trainable> onnx_model(const std::string& path, const ir::Attrs& samples);
 
 }  // namespace pelton::train
