@@ -248,6 +248,28 @@ TEST_CASE("device: a plan of another kind of device runs, and says that it was n
   same_as_interpreter(*e, {ramp({3, 4}), ramp({4}, 1)});
 }
 
+TEST_CASE("device: a plan of another architecture or GPU model runs, and says which it was made for") {
+  auto plan = std::make_shared<Plan>();
+  plan->graph = parse_graph(kPure);
+  plan->target = device::cuda_target(100);
+  plan->choices = choose_all(plan->graph, fake_registry(), plan->target);
+  device::Target here = device::cuda_target(90);
+  here.product = "NVIDIA H200";
+  auto notes = [&] {
+    auto e = Executable::create(plan, fake_registry(), here);
+    same_as_interpreter(*e, {ramp({3, 4}), ramp({4}, 1)});
+    return e->notes();
+  };
+  REQUIRE(notes().size() == 1);
+  CHECK(notes()[0].find("the plan was compiled for sm_100 and runs on sm_90") != std::string::npos);
+  plan->target = here;
+  CHECK(notes().empty());
+  plan->target.product = "NVIDIA H100";
+  REQUIRE(notes().size() == 1);
+  CHECK(notes()[0].find("the plan was compiled for NVIDIA H100 and runs on NVIDIA H200") !=
+        std::string::npos);
+}
+
 TEST_CASE("device: state stays on the device between runs and can be read and set") {
   auto e = load(R"(graph "count"(%x: f32[2]) {
   slot %sum counter "sum" : f32[2] = tensor<f32[2]>{1, 2}

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 
 #include "backend/cuda.h"
+#include "backend/cuda/implementations.h"
 #include "backend/cuda/libraries.h"
 
 namespace pelton::backend {
@@ -29,6 +30,12 @@ int driver_version() {
 }
 
 }  // namespace
+
+std::string cuda::why_too_old(int ordinal, std::string_view product, int major, int minor) {
+  if (major * 10 + minor >= kOldestSm) return {};
+  return cat("GPU ", ordinal, " (", product, ") has compute capability ", major, ".", minor,
+             ", this build needs ", kOldestSm / 10, ".", kOldestSm % 10);
+}
 
 std::vector<device::Target> cuda_devices(std::string& why) {
   why.clear();
@@ -56,13 +63,11 @@ std::vector<device::Target> cuda_devices(std::string& why) {
       why = cat(why, why.empty() ? "" : "; ", "GPU ", i, " does not answer");
       continue;
     }
-    int sm = p.major * 10 + p.minor;
-    if (sm < kOldestSm) {
-      why = cat(why, why.empty() ? "" : "; ", "GPU ", i, " (", p.name, ") has compute capability ", p.major,
-                ".", p.minor, ", this build needs ", kOldestSm / 10, ".", kOldestSm % 10);
+    if (const std::string old = cuda::why_too_old(i, p.name, p.major, p.minor); !old.empty()) {
+      why = cat(why, why.empty() ? "" : "; ", old);
       continue;
     }
-    device::Target t = device::cuda_target(sm);
+    device::Target t = device::cuda_target(p.major * 10 + p.minor);
     t.ordinal = i;
     t.product = p.name;
     t.memory_bytes = static_cast<int64_t>(p.totalGlobalMem);

@@ -26,6 +26,8 @@ size_t keep_conv_plans(const Instance& instance, const device::Target& target, c
 size_t keep_attention_plans(const Instance& instance, const device::Target& target,
                             const CudnnMachine& machine);
 
+// Why a GPU of this compute capability cannot be used; or empty.
+std::string why_too_old(int ordinal, std::string_view product, int major, int minor);
 // The device of a target, shared while it is in use.
 std::shared_ptr<device::Device> open_device(const device::Target& target);
 
