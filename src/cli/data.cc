@@ -80,7 +80,8 @@ int run_bench(data::Pipeline& p, const Options& o, const Globals& g) {
     samples += b.count();
     if (watch.seconds() >= static_cast<double>(memory.size())) memory.push_back(resident_bytes());
   }
-  const double wall = watch.seconds(), used = cpu_seconds() - cpu, n = static_cast<double>(samples);
+  const double wall = watch.seconds(), used = cpu_seconds() - cpu,
+               n = static_cast<double>(std::max<int64_t>(samples, 1));
   const data::PipelineReport after = p.report();
   Json stages = Json::object();
   std::string slowest = "read";
@@ -105,7 +106,7 @@ int run_bench(data::Pipeline& p, const Options& o, const Globals& g) {
   const double busy = used / wall / threads();
   const std::string limit =
       busy > 0.8 ? cat("the CPU, mostly in ", slowest) : cat("waiting, mostly in ", slowest);
-  const Json json = {{"samples_per_s", n / wall},
+  const Json json = {{"samples_per_s", static_cast<double>(samples) / wall},
                      {"samples", samples},
                      {"seconds", wall},
                      {"batch", o.batch},
@@ -130,14 +131,15 @@ int run_bench(data::Pipeline& p, const Options& o, const Globals& g) {
                      {"final", true}};
   if (!g.json) table.print();
   emit(g, json,
-       {cat(fixed(n / wall, 1), " samples/s with ", threads(), " threads; ", fixed(used * 1e3 / n, 3),
-            " ms of CPU a sample"),
+       {cat(fixed(static_cast<double>(samples) / wall, 1), " samples/s with ", threads(), " threads; ",
+            fixed(used * 1e3 / n, 3), " ms of CPU a sample"),
         cat("limited by ", limit), pace, ahead,
         cat("memory ", bytes_text(static_cast<double>(resident_bytes())), ", batches in flight ",
             after.in_flight, " of ", bytes_text(static_cast<double>(after.batch_bytes)),
             after.cached_samples ? cat(", ", after.cached_samples, " samples cached in ",
                                        bytes_text(static_cast<double>(after.cached_bytes)))
                                  : std::string())});
+  throw_if_interrupted();  // the figures so far are printed
   return 0;
 }
 

@@ -2,8 +2,10 @@
 """pelton data on made-up folders."""
 import json
 import re
+import signal
 import struct
 import subprocess
+import time
 import zlib
 
 import pytest
@@ -86,6 +88,17 @@ def test_bench_tells_what_is_cached(pelton, flowers):
     (flowers / "cached.toml").write_text(PIPELINE.replace('op = "decode"\n', 'op = "decode"\n[[stage]]\nop = "cache"\n'))
     out = pelton("data", "cached.toml", "--bench", "--seconds=0.3", "--batch=4", "--json").json()
     assert out["cached_samples"] == 10 and out["cached_bytes"] > 10 * 20 * 30 * 3
+
+
+def test_an_interrupted_bench_prints_its_figures(flowers):
+    process = subprocess.Popen([str(BINARY), "data", "flowers.toml", "--bench", "--seconds=60", "--batch=4", "--json"], cwd=flowers,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(2)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and "interrupted" in err, err
+    figures = json.loads(out)
+    assert figures["final"] and figures["seconds"] < 50
 
 
 def test_schema_is_json(pelton):
