@@ -127,7 +127,7 @@ def main():
     if "train" in parts:
         run(python, HERE / "train/compare.py", args.build / "pelton", "--threads", 2, "--output", RESULTS / "train_cpu.json")
     if "groups" in parts:
-        groups = subprocess.run([str(args.build / "bench_cpu_groups"), "1"], capture_output=True, text=True)
+        groups = subprocess.run([str(args.build / "bench_cpu_groups")], capture_output=True, text=True)
         if groups.returncode == 0:
             (RESULTS / "groups_cpu.json").write_text(groups.stdout)
 

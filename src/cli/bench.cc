@@ -174,6 +174,7 @@ int run(const Options& o, const Globals& globals) {
   int64_t batch = !dims.empty() && !dims[0].empty() ? std::max<int64_t>(1, dims[0][0]) : 1;
   double throughput = 1e3 / latency.mean * static_cast<double>(batch);
 
+  const int64_t peak_bytes = peak_memory_bytes();  // before the ceilings of the layers are measured
   LayerTimes layers;
   if (o.layers) layers = measure_layers(*executable, [&](const auto& options) { bound.run(options); });
   for (const std::string& w : latency.warnings) log_warn(w);
@@ -190,7 +191,7 @@ int run(const Options& o, const Globals& globals) {
           {"p95", latency.p95},
           {"p99", latency.p99}}},
         {"throughput_per_s", throughput},
-        {"host_peak_bytes", peak_memory_bytes()},
+        {"host_peak_bytes", peak_bytes},
         {"device_peak_bytes", executable->device() ? executable->device()->peak_bytes() : 0},
         {"load_ms", load_ms},
         {"compile_ms", compile_ms},
@@ -244,7 +245,7 @@ int run(const Options& o, const Globals& globals) {
   print_line(
       cat("load         ", fixed(load_ms, 1), " ms to the first result",
           compile_ms > 0 ? cat(", after ", fixed(compile_ms, 1), " ms of compilation") : std::string()));
-  print_line(cat("memory       ", bytes_text(static_cast<double>(peak_memory_bytes())), " at peak; weights ",
+  print_line(cat("memory       ", bytes_text(static_cast<double>(peak_bytes)), " at peak; weights ",
                  bytes_text(static_cast<double>(memory.weights)), ", re-ordered ",
                  bytes_text(static_cast<double>(memory.packed)), ", arena ",
                  bytes_text(static_cast<double>(memory.arena))));

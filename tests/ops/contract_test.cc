@@ -9,6 +9,7 @@
 #include "interp/interpreter.h"
 #include "ir/builder.h"
 #include "ir/ops/gemm.h"
+#include "ir/text.h"
 
 using namespace pelton;
 using namespace pelton::ir;
@@ -95,4 +96,14 @@ TEST_CASE("the reference product is not hopelessly slow") {
   double gflops = 2e-9 * static_cast<double>(n * n * n) / best;
   MESSAGE("reference product: ", gflops, " GFLOP/s");
   CHECK(gflops > 0.25);
+}
+
+TEST_CASE("operations of a fused product where a size is an expression of symbols") {
+  const Graph g = parse_graph(
+      "graph \"g\"(%x: f32[floordiv(N, 2), 8], %w: f32[8,4]) { %y = fused(%x, %w) {body = graph \"b\"(%x: "
+      "f32[floordiv(N, 2), 8], %w: f32[8,4]) { %0 = matmul(%x, %w) : f32[floordiv(N, 2), 4] return %0 }, "
+      "kind = "
+      "\"contraction\"} : f32[floordiv(N, 2), 4] return %y }");
+  const NodeId id = g.order()[0];
+  CHECK(g.op(id).flops(g, g[id], {{6, 8}, {8, 4}}, {{6, 4}}) == 2 * 6 * 8 * 4);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Control flow: rows and inference. Evaluation in control_eval.cc.
+#include <optional>
 #include <set>
 
 #include "ir/ops/control.h"
@@ -214,24 +215,43 @@ void infer_fused(InferContext& c) {
 std::vector<ValueId> decompose_fused(Builder& b, const Node& n) {
   return inline_graph(b, n.get_graph("body"), n.inputs);
 }
-double fused_flops(const Graph&, const Node& n, const std::vector<Dims>& inputs, const std::vector<Dims>&) {
+double fused_flops(const Graph&, const Node& n, const std::vector<Dims>& inputs,
+                   const std::vector<Dims>& outputs) {
   const Graph& body = n.get_graph("body");
+  // Symbols by the sizes of operands; expressions of symbols that no operand has alone, such as halves of
+  // the model's own sizes, where an operand or result has just that size.
   SymbolValues sizes;
-  for (size_t i = 0; i < body.inputs.size() && i < inputs.size(); ++i) {
-    const Type& t = body.type(body.inputs[i]);
-    for (size_t d = 0; d < t.shape.size() && d < inputs[i].size(); ++d)
-      if (auto symbol = t.shape[d].as_symbol()) sizes[*symbol] = inputs[i][d];
-  }
-  // Absent values and those whose size depends on data have none.
+  std::vector<std::pair<Dim, int64_t>> seen;
+  auto look = [&](const std::vector<ValueId>& values, const std::vector<Dims>& dims) {
+    for (size_t i = 0; i < values.size() && i < dims.size(); ++i) {
+      const Type& t = body.type(values[i]);
+      for (size_t d = 0; d < t.shape.size() && d < dims[i].size(); ++d) {
+        if (auto symbol = t.shape[d].as_symbol()) sizes.emplace(*symbol, dims[i][d]);
+        seen.emplace_back(t.shape[d], dims[i][d]);
+      }
+    }
+  };
+  look(body.inputs, inputs);
+  look(body.outputs, outputs);
+  auto size_of = [&](const Dim& dim) -> std::optional<int64_t> {
+    for (const auto& [known, size] : seen)
+      if (known == dim) return size;
+    std::set<std::string> names;
+    dim.collect_symbols(names);
+    for (const std::string& name : names)
+      if (!sizes.count(name)) return std::nullopt;
+    return dim.eval(sizes);
+  };
+  // Absent values have no sizes; those whose size depends on data leave their node out.
   auto dims_of = [&](const std::vector<ValueId>& values, std::vector<Dims>& into) {
     for (ValueId v : values) {
       into.emplace_back();
       if (!v || !body.type(v).is_tensor()) continue;
-      std::set<std::string> names;
-      for (const Dim& d : body.type(v).shape) d.collect_symbols(names);
-      for (const std::string& name : names)
-        if (!sizes.count(name)) return false;
-      into.back() = eval(body.type(v).shape, sizes);
+      for (const Dim& d : body.type(v).shape) {
+        const std::optional<int64_t> size = size_of(d);
+        if (!size) return false;
+        into.back().push_back(*size);
+      }
     }
     return true;
   };

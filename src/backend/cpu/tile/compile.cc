@@ -530,6 +530,9 @@ void Compiler::assign_slots() {
     const int64_t runs = p_.slots + static_cast<int64_t>(p_.sources.size() + p_.sinks.size());
     int64_t tile = target_.l1_bytes / 2 / (runs * widest);
     tile = std::clamp<int64_t>(tile / 64 * 64, 256, 8192);
+    // One pass that keeps nothing: a stream is best not interrupted.
+    if (p_.slots == 0)
+      tile = std::max(tile, std::min<int64_t>(p_.inner_count / 64 / 64 * 64, int64_t{64} << 10));
     if (p_.inner_count < 2 * tile) tile = std::max<int64_t>(1, std::min(p_.inner_count, 2 * tile));
     p_.tile = tile;
   }
