@@ -38,14 +38,16 @@ PELTON_CLONES void transpose(const float* rows, int n, float* __restrict block) 
     for (int r = 0; r < kTileRows; ++r) block[i * kTileRows + r] = rows[r * n + i];
 }
 
-PELTON_CLONES void horizontal(const float* block, const int* first, const int* count, const float* weights,
-                              int taps, int begin, int channels, int n, float* __restrict out) {
+// Every result takes `most` taps, those behind its own with weight 0: a loop of one length is foreseen by the
+// CPU. Behind the block there are zeros for them to read.
+PELTON_CLONES void horizontal(const float* block, const int* first, int most, const float* weights, int taps,
+                              int begin, int channels, int n, float* __restrict out) {
   for (int c = 0; c < channels; ++c)
     for (int x = 0; x < n; ++x) {
       float sum[kTileRows] = {};
       const float* in = block + (static_cast<ptrdiff_t>(first[x] - begin) * channels + c) * kTileRows;
       const float* w = weights + static_cast<ptrdiff_t>(x) * taps;
-      for (int k = 0; k < count[x]; ++k, in += channels * kTileRows)
+      for (int k = 0; k < most; ++k, in += channels * kTileRows)
         for (int r = 0; r < kTileRows; ++r) sum[r] += w[k] * in[r];
       std::memcpy(out, sum, sizeof sum);
       out += kTileRows;
@@ -55,7 +57,7 @@ PELTON_CLONES void horizontal(const float* block, const int* first, const int* c
 }  // namespace
 
 size_t PlaneResampler::scratch_floats(const FilterTable& x, int channels) {
-  return x.weights.size() +
+  return x.weights.size() + static_cast<size_t>(x.taps * channels * kTileRows) +
          2 * static_cast<size_t>(x.high() - x.low()) * static_cast<size_t>(channels) * kTileRows;
 }
 
@@ -74,9 +76,10 @@ PlaneResampler::PlaneResampler(PlaneView view, const FilterTable& x, const Filte
   // The blocks first: from an aligned begin, each of their columns is a cache line.
   const ptrdiff_t floats = static_cast<ptrdiff_t>(columns_) * view.channels * kTileRows;
   block_ = scratch;
-  row_ = block_ + floats;
+  row_ = std::fill_n(block_ + floats, ptrdiff_t{x.taps} * view.channels * kTileRows, 0.0f);
   x_weights_ = row_ + floats;
   std::copy(x.weights.begin(), x.weights.end(), x_weights_);
+  most_ = x.count.empty() ? 0 : *std::ranges::max_element(x.count);
 }
 
 void PlaneResampler::tile(int y, int rows, float* out) {
@@ -89,7 +92,7 @@ void PlaneResampler::tile(int y, int rows, float* out) {
              row_ + r * row, row);
   }
   transpose(row_, row, block_);
-  horizontal(block_, x_.first.data(), x_.count.data(), x_weights_, x_.taps, begin_, view_.channels,
+  horizontal(block_, x_.first.data(), most_, x_weights_, x_.taps, begin_, view_.channels,
              static_cast<int>(x_.first.size()), out);
 }
 

@@ -36,6 +36,7 @@ class PlaneResampler {
   const FilterTable& x_;
   const FilterTable& y_;
   int begin_ = 0, columns_ = 0;  // source columns in use
+  int most_ = 0;                 // taps of a result along x
   float *x_weights_ = nullptr, *row_ = nullptr, *block_ = nullptr;
   std::vector<float> own_;
 };
