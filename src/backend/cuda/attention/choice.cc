@@ -13,11 +13,12 @@ namespace pelton::backend::cuda {
 namespace {
 
 // Operations below which cuDNN's plans, a second to make, are not looked for.
-constexpr double kWorthTiming = 2e8;
+constexpr double kWorthTiming = 2e8, kWorthTimingInTraining = 2e9;
 constexpr const char *kOurs = "ours", *kWhat = "timing attention";
 
-bool worth_timing(const Attention& p) {
-  return 2.0 * p.n * p.heads * p.queries * p.keys * (p.depth + p.width) >= kWorthTiming;
+bool worth_timing(const Attention& p, bool in_training) {
+  return 2.0 * p.n * p.heads * p.queries * p.keys * (p.depth + p.width) >=
+         (in_training ? kWorthTimingInTraining : kWorthTiming);
 }
 std::string strides(const int64_t (&s)[3]) {
   return cat(s[0], ",", s[1], ",", s[2], " ");
@@ -105,11 +106,11 @@ std::optional<Plan> faster(const std::string& key, Problem p, const Make& make, 
 }  // namespace
 
 size_t keep_attention_plans(const Attention& problem, bool sums, const CudnnMachine& machine) {
-  return worth_timing(problem) ? keep_cudnn_attentions(problem, sums, machine) : 0;
+  return worth_timing(problem, sums) ? keep_cudnn_attentions(problem, sums, machine) : 0;
 }
 
 std::optional<CudnnAttention> faster_attention(const Attention& problem, bool sums) {
-  if (!worth_timing(problem)) return {};
+  if (!worth_timing(problem, sums)) return {};
   return faster<CudnnAttention>(
       cat(key_of("attention ", problem), sums ? "sums" : ""), problem,
       [&](const std::string& only) { return cudnn_attentions(problem, sums, only); },
@@ -122,7 +123,7 @@ std::optional<CudnnAttention> faster_attention(const Attention& problem, bool su
 
 std::optional<CudnnAttentionBackward> faster_attention_backward(const AttentionBackward& problem) {
   // cuDNN's last bits may differ from run to run; ours never do.
-  if (!worth_timing(problem.forward) || !device::may_choose_by_timing()) return {};
+  if (!worth_timing(problem.forward, true) || !device::may_choose_by_timing()) return {};
   return faster<CudnnAttentionBackward>(
       cat(key_of("attention_backward ", problem.forward), strides(problem.g_strides),
           strides(problem.dq_strides), strides(problem.dk_strides), strides(problem.dv_strides)),
