@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <charconv>
+#include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <map>
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "codegen/lower.h"
 
+#include <algorithm>
+
 #include "codegen/quantize.h"
 #include "codegen/values.h"
 #include "ir/builder.h"
