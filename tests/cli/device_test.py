@@ -44,7 +44,7 @@ def test_a_plan_for_a_gpu_is_made_without_one_and_runs_on_the_cpu(pelton, chain,
 
 
 def cudnn_version(pelton):
-    return pelton("--json", "doctor").json()["gpu"]["libraries"]["cuDNN"]
+    return pelton("--json", "doctor").json()["gpu"]["libraries"]["cuDNN"] or ""
 
 
 def test_plans_of_cudnn_are_made_without_a_gpu(pelton, tmp_path):
