@@ -44,6 +44,17 @@ ValueId counted_labels(Net& net, ValueId labels, const LossOptions& o) {
   return rows ? b.select(rows, labels, b.scalar(DType::i64, static_cast<double>(o.ignore))) : labels;
 }
 
+// The same logits for a cross entropy, less a whole number near the largest of their row. The logarithm of
+// the sum, which the gradient is computed from, is then near 0 where a row is certain: near 20 it would be
+// known to 2e-6 only, which outweighs what such a row has left to say. Of many classes that costs more than
+// it gains.
+ValueId near_zero(Builder& b, ValueId logits) {
+  constexpr int64_t kMostClasses = 1024;
+  const Dim& classes = b.shape(logits)[1];
+  if (!classes.is_const() || classes.value() < 1 || classes.value() > kMostClasses) return logits;
+  return b.sub(logits, b.op("floor", {b.reduce("reduce_max", logits, {1}, true)}));  // no gradient by it
+}
+
 Loss cross_entropy(Net& net, ValueId output, ValueId labels, int64_t class_axis, const LossOptions& o) {
   Builder& b = net.builder();
   ValueId ignore = b.scalar(DType::i64, static_cast<double>(o.ignore));
@@ -53,7 +64,7 @@ Loss cross_entropy(Net& net, ValueId output, ValueId labels, int64_t class_axis,
   loss.logits = b.cast(rows_of(b, output, axis_of(b.type(output), class_axis)), DType::f32);
   loss.labels = b.reshape(labels, {b.shape(loss.logits)[0]});
   if (o.label_smoothing == 0) {
-    loss.sum = b.op("cross_entropy", {loss.logits, loss.labels},
+    loss.sum = b.op("cross_entropy", {near_zero(b, loss.logits), loss.labels},
                     {{"reduction", std::string("sum")}, {"ignore", o.ignore}});
     return loss;
   }

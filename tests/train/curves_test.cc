@@ -2,6 +2,7 @@
 // 200 updates follow PyTorch's losses from the same weights and batches (expect/make_curves.py).
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -73,18 +74,22 @@ TEST_CASE("training: 200 updates follow PyTorch's loss curve") {
     std::string name = c["model"];
     CAPTURE(name);
     std::vector<double> got = losses(c);
-    double ours = 0, theirs = 0;
-    for (size_t u = 0; u < got.size(); ++u) {
-      double exact = c["loss"]["f64"][u];
-      ours += std::pow(got[u] - exact, 2);
-      theirs += std::pow(c["loss"]["f32"][u].get<double>() - exact, 2);
-    }
-    ours = std::sqrt(ours / static_cast<double>(got.size()));
-    theirs = std::sqrt(theirs / static_cast<double>(got.size()));
+    auto distance = [&](const std::vector<double>& losses) {
+      double square = 0;
+      for (size_t u = 0; u < losses.size(); ++u)
+        square += std::pow(losses[u] - c["loss"]["f64"][u].get<double>(), 2);
+      return std::sqrt(square / static_cast<double>(losses.size()));
+    };
+    const double ours = distance(got);
+    double theirs = 0;
+    for (const char* form : {"f32", "f32_channels_last"})
+      if (c["loss"].contains(form))
+        theirs = std::max(theirs, distance(c["loss"][form].get<std::vector<double>>()));
     MESSAGE(name << ": distance from the f64 curve (root mean square) " << ours << ", PyTorch's f32 "
                  << theirs);
     // Training amplifies rounding, least in the MLP and most in MobileNetV2, whose gradients grow through 52
-    // batch norms. A curve may be three times as far from the exact one as PyTorch's own.
+    // batch norms. A curve may be three times as far from the exact one as the further of PyTorch's own: of
+    // ResNet-18 its two layouts are 0.00014 and 0.0015 away.
     CHECK(ours < 3 * theirs + 1e-5);
     CHECK(std::abs(got[0] - c["loss"]["f64"][0].get<double>()) < 2e-5);
     CHECK(got.back() < 0.9 * got.front());

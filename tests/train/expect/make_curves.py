@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes curves.json: the losses of 200 updates by PyTorch on the CPU in f32 and in f64, from weights and batches by
-formula. Eight batches are taken in turn. The distance of the two says how far rounding alone carries a curve. Needs torch,
-torchvision and transformers."""
+formula, of pictures in f32 also with the channels last. Eight batches are taken in turn. The distance of the f32 curves from the
+f64 one says how far rounding alone carries a curve. Needs torch, torchvision and transformers."""
 import json
 import pathlib
 
@@ -27,6 +27,12 @@ def labels(k, shape, classes):
 def curve(make, optimizer, batch, loss):
     return {"f32": one_curve(make(), optimizer, batch, loss, torch.float32),
             "f64": one_curve(make(), optimizer, batch, loss, torch.float64)}
+
+
+def curve_of_pictures(make, optimizer, batch, loss):
+    last = lambda x: x.to(memory_format=torch.channels_last)
+    return {**curve(make, optimizer, batch, loss),
+            "f32_channels_last": one_curve(last(make()), optimizer, lambda k: (last(batch(k)[0]), batch(k)[1]), loss, torch.float32)}
 
 
 def one_curve(model, optimizer, batch, loss, dtype):
@@ -68,10 +74,10 @@ def main():
          "loss": curve(Mlp, sgd(0.05), lambda k: (torch.from_numpy(
              formula.uniform(f"features {k}", 16 * 12).reshape(16, 12)), labels(k, (16,), 3)), classify)},
         {"model": "resnet18", "options": {"size": 64, "classes": 10}, "batch": 4, "optimizer": sgd_options(0.002),
-         "loss": curve(lambda: hub.resnet18(num_classes=10), sgd(0.002),
+         "loss": curve_of_pictures(lambda: hub.resnet18(num_classes=10), sgd(0.002),
                        lambda k: (images(k, 4, 64), labels(k, (4,), 10)), classify)},
         {"model": "mobilenet_v2", "options": {"size": 64, "classes": 10}, "batch": 4, "optimizer": sgd_options(2e-5),
-         "loss": curve(lambda: hub.mobilenet_v2(num_classes=10, dropout=0.0), sgd(2e-5),
+         "loss": curve_of_pictures(lambda: hub.mobilenet_v2(num_classes=10, dropout=0.0), sgd(2e-5),
                        lambda k: (images(k, 4, 64), labels(k, (4,), 10)), classify)},
         {"model": "gpt2", "options": {"vocabulary": 99, "length": 16, "positions": 32, "width": 48, "layers": 2,
                                       "heads": 4}, "batch": 4,
