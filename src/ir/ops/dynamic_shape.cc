@@ -26,8 +26,11 @@ constexpr size_t kMaxRank = 64;  // a length from a damaged model must not becom
 
 size_t fixed_length(const InferContext& c, size_t i, std::string_view tag) {
   auto n = vector_length(c, i, tag);
-  c.require(n.has_value(), kShape, tag,
-            cat("needs input ", i, " of a fixed length, not ", c.type(i).str(), ": it gives the rank"));
+  if (!n)
+    fail(kShape,
+         cat(c.node.op->name, " needs input ", i, " of a fixed length, not ", c.type(i).str(),
+             ": it gives the rank"),
+         cat(c.graph.describe(c.id), ", ", tag), "give the inputs of the model fixed sizes (--shape)");
   c.require(*n <= kMaxRank, kShape, tag,
             cat("has input ", i, " of ", *n, " sizes, more than any tensor has"));
   return *n;

@@ -55,8 +55,9 @@ void infer_gather_elements(InferContext& c) {
 // Length of the index tuples, the last dim of the indices.
 size_t tuple_size(const InferContext& c, int64_t rank) {
   const Shape& i = c.shape(1);
-  c.require(!i.empty() && i.back().is_const(), kShape, "C2",
-            cat("needs indices with a fixed last size, not ", cat(i)));
+  if (i.empty() || !i.back().is_const())
+    fail(kShape, cat(c.node.op->name, " needs indices with a fixed last size, not ", cat(i)),
+         cat(c.graph.describe(c.id), ", C2"), "give the inputs of the model fixed sizes (--shape)");
   c.require(i.back().value() >= 0 && i.back().value() <= rank, kShape, "C2",
             cat("has index tuples of ", i.back().str(), " for ", rank, " axes"));
   return static_cast<size_t>(i.back().value());
