@@ -23,7 +23,7 @@ SMALL = 'name = "small_cnn", size = 224, channels = 3, widths = [8, 8], hidden =
 
 
 def stages(images, where, turn, decode="cpu"):
-    side = f'device = "{where}"'
+    side = f'device = "{where}"' if where else ""
     parts = [f'op = "decode"\ndevice = "{decode}"', 'op = "random_resized_crop"\nsize = 224']
     if turn:
         parts.append(f'op = "rotate"\nangle = {{ uniform = [-10, 10] }}\n{side}')
@@ -48,14 +48,14 @@ def train(a, folder, model, steps, where="gpu", turn=False, decode="cpu", cores=
     # Epochs of many steps, however few the files are: the queue of steps is emptied between epochs.
     files = sorted(pathlib.Path(a.images).resolve().rglob("*.jpg"))
     (folder / "list.txt").write_text("".join(f"{f} {i % 10}\n" for i, f in enumerate(files * (40000 // len(files)))))
-    (folder / "p.toml").write_text(stages(folder / "list.txt", where, turn, decode))
+    (folder / "p.toml").write_text(stages(folder / "list.txt", "" if a.tiny and where == "gpu" else where, turn, decode))
     return rate(a, folder, model, steps, 'train = "p.toml"', cores)
 
 
 def rate(a, folder, model, steps, data, cores=None, *more):
     if a.tiny:
         model, steps = TRY, 20
-    (folder / "r.toml").write_text(RECIPE.format(model=model, precision="f32" if a.tiny else "bf16", steps=steps, folder=folder / f"run{time.monotonic_ns()}", data=data))
+    (folder / "r.toml").write_text(RECIPE.format(model=model, precision="fp32" if a.tiny else "bf16", steps=steps, folder=folder / f"run{time.monotonic_ns()}", data=data))
     lines = run([a.pelton, "train", folder / "r.toml", "--device", "cpu" if a.tiny else "cuda", "--json", *more], cores)
     if more:
         return lines[-1]

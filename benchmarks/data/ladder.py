@@ -46,7 +46,7 @@ def pelton(binary, rung, folder, threads, steps, tiny):
     where = 'device = "cpu"' if rung in ("base", "amp", "b128") else ""
     used = threads if rung in ("parallel", "pinned") else 1
     (folder / "p.toml").write_text(PIPELINE.format(where=where))
-    (folder / "r.toml").write_text(RECIPE.format(model=TINY if tiny else MOBILENET, precision="f32" if rung == "base" else "bf16", steps=steps,
+    (folder / "r.toml").write_text(RECIPE.format(model=TINY if tiny else MOBILENET, precision="fp32" if rung == "base" else "bf16", steps=steps,
                                                  folder=folder / f"run{time.monotonic_ns()}", batch=batch_of(rung)))
     command = [binary, "train", folder / "r.toml", "--device", "cpu" if tiny else "cuda", "--threads", str(used), "--json"]
     try:
