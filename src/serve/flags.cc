@@ -39,7 +39,7 @@ constexpr Refused kRefused[] = {
     {"--model-config-name", "keep one config.pbtxt in each model's folder"},
     {"--model-load-retry-count", "load again over the network"},
     {"--model-load-gpu-limit", "set --memory-budget at compile time"},
-    {"--backend-directory", "foreign engines are named in the server's configuration"},
+    {"--backend-directory", "name a library with an engine by --engine NAME=FILE"},
     {"--backend-config", "set parameters in the model's config.pbtxt"},
     {"--repoagent-directory", "check the repository before it is served"},
     {"--cache-directory", "cache in front of the server"},

@@ -177,6 +177,9 @@ def test_index_status_page_and_settings(server):
     assert server.json("/v2/logging", {"log_inf": True})[0] == 400
     assert server.json("/v2/trace/setting")[1]["trace_level"] == ["OFF"]
     assert server.json("/v2/trace/setting", {"trace_level": ["TENSORS"]})[0] == 501
+    status, answer = server.json("/v2/trace/setting", {"trace_level": ["TIMESTAMPS"]})
+    assert status == 400 and "no file for the traces is named" in answer["error"]
+    assert server.json("/v2/trace/setting")[1]["trace_level"] == ["OFF"]
     assert server.json("/v2/trace/setting", {"trace_file": "x"})[0] == 400
 
 
@@ -185,3 +188,42 @@ def test_model_control_is_off_by_default(server):
     assert status == 503 and "model control is off" in answer["error"]
     assert server.json("/v2/repository/models/id/load", b"", "POST")[0] == 503
     assert server.infer("id", [1])[0] == 200
+
+
+def test_raw_requests(serve):
+    """The body is the one input's tensor, its shape the configuration's; every output comes back as binary data."""
+    add_model(serve.repository, "open", identity())
+    add_model(serve.repository, "rows", identity(dims="2, -1", more="max_batch_size: 4"))
+    add_model(serve.repository, "fixed", identity("TYPE_INT16", "3"))
+    add_model(serve.repository, "text", identity("TYPE_STRING", "1", "max_batch_size: 4"))
+    add_model(serve.repository, "texts", identity("TYPE_STRING", "2"))
+    add_model(serve.repository, "wide", identity(dims="-1, -1"))
+    add_model(serve.repository, "two", """
+        backend: "identity"
+        input [ { name: "A" data_type: TYPE_FP32 dims: [ 1 ] }, { name: "B" data_type: TYPE_FP32 dims: [ 1 ] } ]
+        output [ { name: "A_OUT" data_type: TYPE_FP32 dims: [ 1 ] }, { name: "B_OUT" data_type: TYPE_FP32 dims: [ 1 ] } ]
+        """)
+    server = serve()
+
+    def raw(model, body, **headers):
+        status, told, answer = server.request(f"/v2/models/{model}/infer", body, headers={"Inference-Header-Content-Length": "0"} | headers)
+        if status != 200:
+            return status, json.loads(answer)["error"]
+        size = int(told["Inference-Header-Content-Length"])
+        output, = json.loads(answer[:size])["outputs"]
+        return output["shape"], answer[size:]
+
+    floats = struct.pack("<4f", 1, 2, 3, 4)
+    assert raw("open", floats) == ([4], floats)
+    assert raw("rows", floats) == ([1, 2, 2], floats)
+    assert raw("fixed", b"abcdef") == ([3], b"abcdef")
+    assert raw("text", b"any bytes\0at all") == ([1, 1], struct.pack("<I", 16) + b"any bytes\0at all")
+    assert raw("open", gzip.compress(floats), **{"Content-Encoding": "gzip"}) == ([4], floats)
+    for model, body, words in (("open", b"12345", "5 bytes does not fit input 'INPUT0' of type FP32 and shape [-1]"),
+                               ("rows", floats[:12], "12 bytes does not fit input 'INPUT0' of type FP32 and shape [-1,2,-1]"),
+                               ("wide", floats, "16 bytes does not fit"), ("texts", b"a", "1 bytes does not fit"),
+                               ("fixed", b"abcd", "shape [3] of INT16 needs 6"), ("two", floats, "model 'two' has 2: A, B"),
+                               ("open", b"", "the body holds no JSON")):
+        status, error = raw(model, body)
+        assert status == 400 and words in error, error
+    assert raw("nix", floats)[0] == 404

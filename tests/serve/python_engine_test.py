@@ -560,3 +560,30 @@ def test_models_that_load_models_as_they_load(serve):
         t.join(60)
     assert done == [200] * 4
     assert all(server.infer(n, [5], "INT32")[1]["outputs"][0]["data"] == [5] for n in (*names, "leaf"))
+
+
+def test_cached_answers_hold_what_is_asked_for(serve):
+    """A model may return what is asked for only; what is cached of it must not answer those who ask for more."""
+    model = """
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse([pb_utils.Tensor(name, pb_utils.get_input_tensor_by_name(r, "A").as_numpy())
+                                            for name in r.requested_output_names()]) for r in requests]
+"""
+    add_model(serve.repository, "m", """
+        backend: "python"
+        response_cache { enable: true }
+        input [ { name: "A" data_type: TYPE_FP32 dims: [ 2 ] } ]
+        output [ { name: "B" data_type: TYPE_FP32 dims: [ 2 ] }, { name: "C" data_type: TYPE_FP32 dims: [ 2 ] } ]
+        """, files={"1/model.py": model})
+    server = start(serve, "--cache-config=local,size=1048576")
+    tensor = {"name": "A", "datatype": "FP32", "shape": [2], "data": [1, 2]}
+    for _ in range(2):
+        for wanted in (["B"], ["C"], ["C", "B"], []):
+            status, answer = server.json("/v2/models/m/infer", {"inputs": [tensor], "outputs": [{"name": n} for n in wanted]})
+            assert status == 200, answer
+            assert [t["name"] for t in answer["outputs"]] == (wanted or ["B", "C"])
+    metrics = server.request("/metrics", base=server.metrics)[2].decode()
+    assert 'nv_cache_num_hits_per_model{model="m",version="1"} 4' in metrics

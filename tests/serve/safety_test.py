@@ -216,6 +216,19 @@ def test_an_output_is_asked_for_once(serve):
     assert status == 400 and body["error"] == "output 'OUTPUT0' for model 'id' is asked for twice"
 
 
+def test_many_keys_hold_nobody_up(serve):
+    """Reading an object takes time by the number of its keys and not by the square of it, which would be minutes here."""
+    add_model(serve.repository, "id", identity())
+    server = serve("--http-thread-count=1")
+    body = ("{" + ",".join(f'"key{i}":1' for i in range(200_000)) + "}").encode()
+    for path, words in (("/v2/models/id/generate", b"'INPUT0' is missing"), ("/v2/logging", b"unknown log setting"),
+                        ("/v2/trace/setting", b"unknown trace setting")):
+        began = time.monotonic()
+        status, _, text = server.request(path, body)
+        assert status == 400 and words in text
+        assert time.monotonic() - began < 5, path
+
+
 def test_booleans_are_0_or_1(serve):
     add_model(serve.repository, "flags", identity("TYPE_BOOL"))
     server = serve()

@@ -127,3 +127,22 @@ def test_the_log_goes_to_its_file(serve, tmp_path):
     text = log.read_text()
     assert "nonsense" not in err and "unknown field 'nonsense'" in text
     assert all(line[4] == "-" and line[10] == "T" and line[23] == "Z" for line in text.splitlines())
+
+
+def test_every_caller_that_samples_is_traced(serve, tmp_path):
+    """Whatever other flags it sets: bit 0 says that it samples."""
+    add_model(serve.repository, "a", identity())
+    server = serve(f"--trace-config=triton,file={tmp_path}/traces.json", "--trace-config=rate=1000000", "--trace-config=level=TIMESTAMPS")
+    body = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1], "data": [1]}]}).encode()
+    server.infer("a", [1])                                          # the one of the rate
+    for flags in ("00", "01", "02", "03"):
+        headers = {"traceparent": f"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-{flags}"}
+        assert server.request("/v2/models/a/infer", body, headers=headers)[0] == 200
+    server.stop()
+    assert len(json.loads((tmp_path / "traces.json").read_text())) == 3
+
+
+def test_traces_without_a_file_end_the_start(serve):
+    server = serve("--trace-config=level=TIMESTAMPS", expect_ready=False)
+    _, err = server.process.communicate(timeout=30)
+    assert server.process.returncode == 2 and "no file for the traces is named" in err and "--trace-config triton,file=PATH" in err

@@ -10,7 +10,8 @@
 namespace pelton::serve {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::ordered_json;  // what is written
+using Parsed = nlohmann::json;        // what clients send: ordered, n keys would take n^2 steps
 
 Json scalar_to_json(const Field& f, const Scalar& v) {
   if (f.kind == Kind::enumeration) return std::string(f.enumeration->find(std::get<int64_t>(v))->name);
@@ -66,9 +67,9 @@ Json to_json(const Node& node) {
   return out;
 }
 
-void read_json(Node& node, const Json& json, const std::string& path, int depth);
+void read_json(Node& node, const Parsed& json, const std::string& path, int depth);
 
-Scalar scalar_from_json(const Field& f, const Json& v) {
+Scalar scalar_from_json(const Field& f, const Parsed& v) {
   const bool wants_integer =
       f.kind == Kind::int32 || f.kind == Kind::int64 || f.kind == Kind::uint32 || f.kind == Kind::uint64;
   if (v.is_boolean()) return v.get<bool>();
@@ -92,7 +93,7 @@ Scalar scalar_from_json(const Field& f, const Json& v) {
   fail(ErrorCode::bad_format, cat("field '", f.name, "' expects a value, not ", v.type_name()));
 }
 
-void read_one(Node& node, const Field& f, const Json& v, const std::string& path, int depth) {
+void read_one(Node& node, const Field& f, const Parsed& v, const std::string& path, int depth) {
   if (f.kind == Kind::message)
     read_json(node.add_message(f), v, path, depth + 1);
   else
@@ -110,7 +111,7 @@ std::string camel_to_snake(std::string_view name) {
   return out;
 }
 
-void read_json(Node& node, const Json& json, const std::string& path, int depth) {
+void read_json(Node& node, const Parsed& json, const std::string& path, int depth) {
   if (depth > 32) fail(ErrorCode::bad_format, "messages are nested deeper than 32", path);
   if (!json.is_object()) fail(ErrorCode::bad_format, cat("expected an object, not ", json.type_name()), path);
   for (const auto& [key, value] : json.items()) {
@@ -129,12 +130,12 @@ void read_json(Node& node, const Json& json, const std::string& path, int depth)
         for (const auto& [k, v] : value.items()) {
           Node& entry = node.add_message(*f);
           const Field& key_field = *f->message->find("key");
-          entry.add(key_field, scalar_from_json(key_field, Json(k)));
+          entry.add(key_field, scalar_from_json(key_field, Parsed(k)));
           read_one(entry, *f->message->find("value"), v, here, depth + 1);
         }
       } else if (f->card == Card::repeated) {
         if (!value.is_array()) fail(ErrorCode::bad_format, cat("field '", f->name, "' expects a list"));
-        for (const Json& v : value) read_one(node, *f, v, here, depth);
+        for (const Parsed& v : value) read_one(node, *f, v, here, depth);
       } else {
         read_one(node, *f, value, here, depth);
       }
@@ -153,11 +154,12 @@ void varint(std::string& out, uint64_t v) {
 }  // namespace
 
 std::unique_ptr<Node> parse_config_json(std::string_view text, std::string_view place) {
-  Json json;
+  Parsed json;
   try {
-    json = Json::parse(text);
-  } catch (const Json::exception& e) {
-    fail(ErrorCode::bad_format, cat("configuration is not JSON: ", e.what()), std::string(place));
+    json = Parsed::parse(text);
+  } catch (const Parsed::parse_error& e) {
+    fail(ErrorCode::bad_format, cat("the configuration is not JSON: the error is at byte ", e.byte),
+         std::string(place));
   }
   auto node = std::make_unique<Node>(model_config_type());
   read_json(*node, json, std::string(place), 0);

@@ -2,6 +2,7 @@
 // The scrape page. Names, types and labels of the nv_ families are those that existing dashboards query.
 #include <algorithm>
 #include <functional>
+#include <set>
 
 #include "base/cat.h"
 #include "serve/core/custom_metrics.h"
@@ -13,7 +14,7 @@ namespace {
 // A tag as a label: no name of the server's own is taken.
 std::string tag_name(std::string_view tag) {
   std::string out = label_name(tag);
-  for (const char* own : {"model", "version", "reason", "stage", "le"})
+  for (const char* own : {"model", "version", "reason", "stage", "le", "quantile"})
     if (out == own) out += "_tag";
   return out;
 }
@@ -96,8 +97,12 @@ std::string metrics_text(const StatsTable& table, const MetricsOptions& options)
     if (s->served()) {
       std::string labels =
           cat("model=\"", escape_label(s->model), "\",version=\"", escape_label(s->version), "\"");
-      for (const auto& [tag, value] : s->tags())
-        labels += cat(",", tag_name(tag), "=\"", escape_label(value), "\"");
+      std::set<std::string> names;
+      for (const auto& [tag, value] : s->tags()) {
+        std::string name = tag_name(tag);
+        while (!names.insert(name).second) name += "_tag";  // "a-b" and "a.b" are a_b both
+        labels += cat(",", name, "=\"", escape_label(value), "\"");
+      }
       series.push_back({s, std::move(labels)});
     }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/core/response_cache.h"
 
+#include <set>
 #include <span>
 
 #include "base/hash.h"
@@ -26,6 +27,7 @@ std::string ResponseCache::key(const Request& r, uint64_t load) {
     for (int64_t d : t->dims) number(static_cast<uint64_t>(d));
     text({t->data.data, t->data.size});
   }
+  number(r.parameters.size());
   for (const auto& [name, value] : r.parameters) {  // an engine may read them
     text(name);
     number(value.index());
@@ -40,6 +42,10 @@ std::string ResponseCache::key(const Request& r, uint64_t load) {
         },
         value);
   }
+  std::set<std::string_view> wanted;  // an engine may return these only
+  for (const RequestedOutput& o : r.outputs) wanted.insert(o.name);
+  number(wanted.size());
+  for (const std::string_view name : wanted) text(name);
   const Digest digest = hash.finish();
   return {reinterpret_cast<const char*>(digest.bytes.data()), digest.bytes.size()};
 }

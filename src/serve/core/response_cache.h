@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Outputs of earlier requests, by a SHA-256 of the model and its inputs; the least recently used go first.
+// Outputs of earlier requests, by a SHA-256 of the model, the inputs and what is asked for; the least
+// recently used go first.
 #pragma once
 
 #include <list>

@@ -30,7 +30,7 @@ bool written_over(const Blob& b, const GuardedMap& map, size_t offset) {
 void SharedMemory::require() const {
   if (!allowed_)
     fail(ErrorCode::unsupported_op, "shared memory is off", "",
-         "start the server with --allow-client-shm, or send tensors in the request");
+         "start the server with --allow-client-shm=true, or send tensors in the request");
 }
 
 void SharedMemory::add(const std::string& name, const std::string& key, uint64_t offset, uint64_t size) {

@@ -35,6 +35,13 @@ bool all_hex(std::string_view s) {
   return s.find_first_not_of("0123456789abcdef") == s.npos && s.find_first_not_of('0') != s.npos;
 }
 
+// Traces that go nowhere would be a silent loss.
+void check_place(const TraceSettings& s) {
+  if (s.on && !s.opentelemetry && s.file.empty())
+    fail(ErrorCode::usage, "level TIMESTAMPS traces requests, and no file for the traces is named", "",
+         "start the server with --trace-config triton,file=PATH, or mode=opentelemetry");
+}
+
 template <class T>
 T parse_number(const std::string& key, const std::string& text, T least) {
   T v{};
@@ -67,6 +74,7 @@ class Tracer::Trace final : public RequestTrace {
 
 Tracer::Tracer(TraceSettings settings, SpanSink sink)
     : start_(std::move(settings)), sink_(std::move(sink)), settings_(start_) {
+  check_place(start_);
   update_active();
 }
 
@@ -97,7 +105,7 @@ void Tracer::begin(Request& request) {
     const std::string_view w3c = request.traceparent;
     const bool asked = w3c.size() == 55 && w3c.starts_with("00-") && w3c[35] == '-' && w3c[52] == '-' &&
                        all_hex(w3c.substr(3, 32)) && all_hex(w3c.substr(36, 16));
-    const bool sampled = asked && w3c.back() == '1';
+    const bool sampled = asked && std::string_view("13579bdf").find(w3c.back()) != w3c.npos;  // bit 0
     if (!sampled && seen_[request.model]++ % s.rate != 0) return;
     if (s.count > 0) --s.count;
     trace->opentelemetry = s.opentelemetry;
@@ -202,12 +210,12 @@ void Tracer::flush() {
 std::string Tracer::settings_json(const std::string& model, std::string_view changes) {
   std::lock_guard lock(mutex_);
   if (!changes.empty()) {
-    const Json j = Json::parse(changes, nullptr, false);
+    const auto j = nlohmann::json::parse(changes, nullptr, false);  // not ordered: that takes n^2 steps
     if (!j.is_object()) fail(ErrorCode::bad_format, "trace settings are not a JSON object");
     TraceSettings next = model.empty() ? settings_ : settings_of(model);
     const TraceSettings& standard = model.empty() ? start_ : settings_;
     for (const auto& [key, value] : j.items()) {
-      const Json& first = value.is_array() && value.size() == 1 ? value[0] : value;
+      const auto& first = value.is_array() && value.size() == 1 ? value[0] : value;
       const bool clear = value.is_null();
       std::string text;
       if (first.is_string())
@@ -236,6 +244,7 @@ std::string Tracer::settings_json(const std::string& model, std::string_view cha
         fail(ErrorCode::bad_format, cat("unknown trace setting '", key, "'"));
       }
     }
+    check_place(next);
     if (model.empty())
       settings_ = next;
     else

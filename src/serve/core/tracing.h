@@ -30,6 +30,7 @@ class Tracer {
  public:
   // Receives one span as a JSON object of the OTLP form; any thread, must not block.
   using SpanSink = std::function<void(std::string)>;
+  // usage error if requests are to be traced and nothing says where to.
   Tracer(TraceSettings settings, SpanSink sink);
   ~Tracer() { flush(); }
 

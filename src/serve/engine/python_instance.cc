@@ -199,7 +199,6 @@ void PythonInstance::execute(BatchRun& run) {
 }
 
 void PythonInstance::begin(BatchRun& run, std::function<void()> done) {
-  ensure_process();
   const uint64_t batch = ++batches_;
   Flight flight{&run, std::move(done), keys_ + 1};
   keys_ += run.requests.size();
@@ -215,8 +214,11 @@ void PythonInstance::begin(BatchRun& run, std::function<void()> done) {
     pending.emplace(first + i, Pending{nullptr, run.responder});
   std::map<uint64_t, Flight> flights;
   flights.emplace(batch, std::move(flight));
-  {
+  for (bool registered = false; !registered;) {
+    ensure_process();
     std::lock_guard lock(mutex_);
+    if (!process_ && !replacing_) continue;  // it has ended since, and its reader with it
+    registered = true;
     if (flights_.empty()) site_->hold(true);
     process = process_;
     for (auto& [key, p] : pending) p.request = std::move(run.requests[key - first]);
@@ -478,6 +480,8 @@ void PythonInstance::give_back(Flight& flight) {
 void PythonInstance::respond(const Json& m, const Frame& f) {
   const uint64_t key = json_unsigned(m.at("key"));
   const bool final = m.at("final").get<bool>();
+  if (!final && m.at("response").is_null())
+    fail(ErrorCode::bad_format, "the model's process sends a response that is none");
   std::optional<Response> response;
   if (!m.at("response").is_null()) {
     if (f.dropped) {

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "serve/http/compress.h"
 #include "serve/http/infer_json.h"
+#include "serve/http/raw_request.h"
 
 namespace pelton::serve {
 namespace {
@@ -276,6 +277,11 @@ void Router::read_infer_body(HttpRequest& http, Request& request, bool& binary_d
     auto r = std::from_chars(length.data(), length.data() + length.size(), json_size);
     if (r.ec != std::errc() || r.ptr != length.data() + length.size())
       fail(ErrorCode::bad_format, cat("Inference-Header-Content-Length '", length, "' is not a number"));
+  }
+  if (json_size == 0 && http.body.size > 0) {
+    const auto target = core_.repository().find(request.model, request.version);
+    binary_default = true;
+    return read_raw_request(request, http.body, target->config(), core_.gate());
   }
   read_infer_request(request, http.body, json_size, binary_default, core_.shared_memory());
 }

@@ -2,6 +2,7 @@
 #include "serve/http/server.h"
 
 #include "base/error.h"
+#include "base/log.h"
 #include "serve/core/access.h"
 #include "serve/http/server_impl.h"
 #include "serve/http/session.h"
@@ -110,7 +111,15 @@ HttpServer::HttpServer(Core& core, HttpOptions options)
   impl_->set_up_tls();
   impl_->listen();
   impl_->accept();
-  for (auto& loop : impl_->loops) loop->thread = std::thread([&io = loop->io] { io.run(); });
+  for (auto& loop : impl_->loops)
+    loop->thread = std::thread([&io = loop->io] {
+      for (;;) try {
+          io.run();
+          return;
+        } catch (const std::exception& e) {  // no memory for a connection, which ends with its handler
+          log_error("HTTP: a connection ends early: ", e.what());
+        }
+    });
 }
 
 HttpServer::~HttpServer() {

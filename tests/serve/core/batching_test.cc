@@ -241,4 +241,18 @@ TEST_CASE("metric tags are labels of the series") {
         std::string::npos);
 }
 
+TEST_CASE(
+    "tags that would be one label get names of their own: a name that is there twice spoils the whole page") {
+  TestServer s;
+  s.folder.model("m",
+                 io("metric_tags { key: \"a-b\" value: \"1\" } metric_tags { key: \"a.b\" value: \"2\" } "
+                    "metric_tags { key: \"quantile\" value: \"3\" }",
+                    "1"));
+  REQUIRE(s.start().empty());
+  s.infer("m", int_tensor({1}, {1}));
+  CHECK(
+      s.core->metrics().find("nv_inference_request_success{model=\"m\",version=\"1\",a_b=\"1\",a_b_tag=\"2\","
+                             "quantile_tag=\"3\"} 1") != std::string::npos);
+}
+
 }  // namespace pelton::serve::test
