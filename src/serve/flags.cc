@@ -29,6 +29,23 @@ CLI::Validator between(double least, double most) {
       },
       "");
 }
+// Options that are true or false say so of what is neither, the next flag for one.
+void check_booleans(CLI::App& app) {
+  for (CLI::Option* o : app.get_options()) {
+    if (o->get_type_name() != "BOOLEAN") continue;
+    o->check(CLI::Validator(
+        [](const std::string& text) -> std::string {
+          try {
+            CLI::detail::to_flag_value(text);
+            return "";
+          } catch (const std::invalid_argument&) {
+            return cat("takes true or false, not '", text, "'");
+          }
+        },
+        ""));
+  }
+}
+
 constexpr double kMaxSeconds = 1e6, kMaxBytes = 1e18, kMaxThreads = 1024;
 
 struct Refused {
@@ -140,7 +157,8 @@ void add_port(CLI::App& app, const std::string& name, PortOptions& port, bool th
   app.add_option("--allow-" + name, port.on, "Serve " + name)->capture_default_str();
   app.add_option("--" + name + "-address", port.address, "Address to listen on")->capture_default_str();
   app.add_option("--" + name + "-port", port.port, "Port; 0 picks a free one and prints it")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(between(0, 65535));
   if (name != "metrics")
     app.add_option("--reuse-" + name + "-port", port.reuse, "Let another server share the port");
   if (threads)
@@ -426,6 +444,7 @@ void add_serve_flags(CLI::App& app, ServeOptions& o) {
            f.flag, [f](const std::string&) { refuse(cat("flag ", f.flag, " is not supported: ", f.fix)); })
         ->expected(0, 1)
         ->group("");
+  check_booleans(app);
   name_environment(app);
 }
 

@@ -4,7 +4,9 @@
 #include <netdb.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <memory>
 
 #include "base/error.h"
@@ -16,7 +18,7 @@ namespace pelton::serve {
 namespace {
 
 constexpr size_t kMaxWaiting = 16384;  // spans
-constexpr size_t kMaxBatch = 512;
+constexpr size_t kMaxBatch = 512;      // spans of one message
 
 }  // namespace
 
@@ -72,8 +74,9 @@ void OtlpExporter::work() {
     wake_.wait_for(lock, std::chrono::milliseconds(500),
                    [&] { return stopping_ || spans_.size() >= kMaxBatch; });
     if (spans_.empty() && stopping_) return;
-    std::vector<std::string> spans;
-    spans.swap(spans_);
+    const auto end = spans_.begin() + static_cast<std::ptrdiff_t>(std::min(spans_.size(), kMaxBatch));
+    const std::vector<std::string> spans(std::move_iterator(spans_.begin()), std::move_iterator(end));
+    spans_.erase(spans_.begin(), end);
     lock.unlock();
     std::string body = head_;
     for (size_t i = 0; i < spans.size(); ++i) body += cat(i ? "," : "", spans[i]);

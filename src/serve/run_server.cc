@@ -7,6 +7,8 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <future>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -144,6 +146,33 @@ class LastResort {
   std::thread thread_;
 };
 
+using Loading = std::future<std::map<std::string, std::string>>;
+
+// After a signal. `loading`: what start() still does, if it does; no further model is loaded, and one that
+// takes too long for it is given up.
+int drain_and_stop(const ServeOptions& options, Core& core, FrontEnds& ports, bool json, Loading* loading) {
+  const int signal = interrupt_signal();
+  log_info("signal ", signal, loading ? " while models load" : "", ": draining for at most ",
+           duration_text(options.exit_timeout_s));
+  core.set_draining();
+  core.repository().refuse_loads();
+  ports.drain(options.exit_timeout_s);
+  const Stopwatch watch;
+  while (!ports.drained() && watch.seconds() < options.exit_timeout_s)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  {
+    const LastResort last_resort(
+        std::chrono::duration<double>(std::max(0.0, options.exit_timeout_s - watch.seconds())), 128 + signal);
+    if (loading) loading->wait();
+    core.stop();
+    ports.stop();
+  }
+  if (json) std::printf("{\"event\":\"stopped\",\"signal\":%d,\"final\":true}\n", signal);
+  return 128 + signal;
+}
+
+constexpr auto kLook = std::chrono::milliseconds(100);  // how often the flag of a signal is looked at
+
 }  // namespace
 
 int run_server(const ServeOptions& options, const BackendTable& backends, bool json) {
@@ -167,8 +196,11 @@ int run_server(const ServeOptions& options, const BackendTable& backends, bool j
   Core core(std::move(core_options), backends);
   // Ports first: health answers "not ready" while models load, and a port that is taken fails at once.
   FrontEnds ports = open_ports(options, core);
-  const auto errors = core.start();
-  for (const auto& [model, why] : errors) log_error("model ", model, ": ", why);
+  // Models load in a thread of their own: a signal is heard meanwhile.
+  auto loading = std::async(std::launch::async, [&] { return core.start(); });
+  while (!interrupted() && loading.wait_for(kLook) != std::future_status::ready) continue;
+  if (interrupted()) return drain_and_stop(options, core, ports, json, &loading);
+  const auto errors = loading.get();  // each is in the log
   if (!errors.empty() && options.exit_on_error) {
     core.stop();
     ports.stop();
@@ -179,23 +211,8 @@ int run_server(const ServeOptions& options, const BackendTable& backends, bool j
   if (ports.grpc) ports.grpc->set_serving(core.ready());
   print_ready(ports, json);
   // The signal handler only sets a flag; ten looks a second cost next to nothing.
-  while (!interrupted()) std::this_thread::sleep_for(std::chrono::milliseconds(100));
-
-  const int signal = interrupt_signal();
-  log_info("signal ", signal, ": draining for at most ", duration_text(options.exit_timeout_s));
-  core.set_draining();
-  ports.drain(options.exit_timeout_s);
-  const Stopwatch watch;
-  while (!ports.drained() && watch.seconds() < options.exit_timeout_s)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  {
-    const LastResort last_resort(
-        std::chrono::duration<double>(std::max(0.0, options.exit_timeout_s - watch.seconds())), 128 + signal);
-    core.stop();
-    ports.stop();
-  }
-  if (json) std::printf("{\"event\":\"stopped\",\"signal\":%d,\"final\":true}\n", signal);
-  return 128 + signal;
+  while (!interrupted()) std::this_thread::sleep_for(kLook);
+  return drain_and_stop(options, core, ports, json, nullptr);
 }
 
 }  // namespace pelton::serve

@@ -148,13 +148,14 @@ def test_restricted_groups_want_their_key(serve, tmp_path):
         headers = {"Admin-Key": key} if key is not None else {}
         assert server.request("/v2/repository/models/id/load", b"", "POST", headers)[0] == status, key
         assert server.request("/v2/logging", headers=headers)[0] == status
+    assert "want a key in header 'admin-key'" in server.json("/v2/logging")[1]["error"]
     client = grpc.InferenceServerClient(server.grpc)
     key = {"triton-grpc-protocol-admin-key": "s3cret"}
     assert client.get_server_metadata()
     for call in (lambda h: client.load_model("id", headers=h), lambda h: client.infer("id", tensor(grpc), headers=h),
                  lambda h: client.get_model_repository_index(headers=h), lambda h: client.is_server_live(headers=h)):
         for wrong in (None, {"triton-grpc-protocol-admin-key": "other"}):
-            with pytest.raises(InferenceServerException, match="want a key"):
+            with pytest.raises(InferenceServerException, match="want a key in metadata 'triton-grpc-protocol-admin-key'"):
                 call(wrong)
         call(key)
     got = []

@@ -34,7 +34,7 @@ def test_the_example(serve, library):
 
     assert ask("three", [1, 2, 3, 4])[1]["outputs"] == [{"name": "X_SCALED", "datatype": "FP32", "shape": [2, 2], "data": [3, 6, 9, 12]}]
     status, answer = ask("none", [1, 2])
-    assert status == 503 and "the parameter 'factor' is missing or 0" in answer["error"]
+    assert status == 404 and "the parameter 'factor' is missing or 0" in answer["error"]
     status, answer = ask("ints", [1, 2], "INT32")
     assert status == 500 and "only FP32 can be scaled" in answer["error"]
 

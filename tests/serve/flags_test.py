@@ -82,10 +82,13 @@ def test_a_reading_of_the_machine_stands_for_its_interval(serve):
         "exit-timeout-secs": ("nan", "-1", "inf"), "header-timeout-secs": ("nan", "0", "1e300", "-1"), "repository-poll-secs": ("nan", "0", "inf"),
         "max-connections": ("0", "-1"), "max-queue-size": ("0", "-1"), "max-inflight-bytes": ("0", "-5"), "http-thread-count": ("-1", "100000"),
         "model-load-thread-count": ("0", "-3"), "response-cache-byte-size": ("-1",)}.items() for value in values),
+    ("--http-port=99999", "'99999' is not a number between 0 and 65535"), ("--grpc-port=x", "'x' is not a number between 0 and 65535"),
+    ("--allow-client-shm=maybe", "--allow-client-shm: takes true or false, not 'maybe'"),
+    ("--exit-on-error --log-info=true", "--exit-on-error: takes true or false, not '--log-info=true'"),
     ("--trace-config=count=18446744073709551615", "'18446744073709551615' is not a number between 0 and"),
     ("--cache-config=local,size=", "'' is not a number between 0 and")])
 def test_values_that_cannot_be(tmp_path, flag, words):
-    assert words in run(f"--model-repository={tmp_path}", flag)
+    assert words in run(f"--model-repository={tmp_path}", *flag.split())
 
 
 def test_old_connections_are_ended(serve):

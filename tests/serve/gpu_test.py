@@ -176,7 +176,7 @@ def test_instances_on_gpus_that_are_not_there(serve):
     server = serve("--device=cpu", "--exit-on-error=false")
     for name, words in (("one", "asks for a GPU, but backend 'identity' has none"), ("two", "asks for GPU 1"), ("three", "lists gpus")):
         status, answer = server.infer(name, [1])
-        assert status == 503 and words in answer["error"], answer
+        assert status == 404 and words in answer["error"], answer
     assert server.infer("auto", [1])[0] == 200
 
 
@@ -221,5 +221,5 @@ def test_instances_run_on_the_gpu_of_this_machine(serve):
             np.testing.assert_allclose(client.infer(name, [given]).as_numpy("y"), np.tanh(x @ numpy_helper.to_array(weight)), rtol=1e-4, atol=1e-5)
     low = serve("--min-supported-compute-capability=99.0", "--exit-on-error=false")
     status, answer = low.json("/v2/models/gpu/infer", {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 64], "data": [0.0] * 64}]})
-    assert status == 503 and "has none to use" in answer["error"]
+    assert status == 404 and "has none to use" in answer["error"]
     assert low.json("/v2/models/auto/ready")[0] == 200

@@ -22,7 +22,8 @@ def test_health_and_metadata(server):
     assert server.request("/v2/health/live")[0] == 200
     assert server.request("/v2/health/ready")[0] == 200
     assert server.request("/v2/models/id/ready")[0] == 200
-    assert server.request("/v2/models/none/ready")[0] == 400
+    status, answer = server.json("/v2/models/none/ready")
+    assert status == 400 and answer["error"] == "model 'none' is not ready"
     status, meta = server.json("/v2")
     assert status == 200 and meta["name"] == "pelton"
     assert {"binary_tensor_data", "classification", "statistics"} <= set(meta["extensions"])
@@ -36,6 +37,23 @@ def test_health_and_metadata(server):
     _, config = server.json("/v2/models/batched/config")
     assert config["max_batch_size"] == 8 and config["input"][0]["dims"] == [4]
     assert config["input"][0]["data_type"] == "TYPE_INT32"
+    # What is in force where the folder says nothing.
+    assert [(g["name"], g["kind"], g["count"], g["gpus"]) for g in config["instance_group"]] == [("batched_0", "KIND_CPU", 1, [])]
+    assert config["version_policy"] == {"latest": {"num_versions": 1}}
+    assert config["optimization"]["priority"] == "PRIORITY_DEFAULT" and config["optimization"]["input_pinned_memory"] == {"enable": True}
+    assert server.json("/v2/models/versions/config")[1]["version_policy"] == {"specific": {"versions": [1, 3]}}
+
+
+def test_a_shown_config_is_one_that_loads(serve):
+    """What is shown is complete and means what the folder means: written back, it is shown the same."""
+    groups = 'max_batch_size: 8 dynamic_batching { } instance_group [ { count: 2 }, { name: "own" kind: KIND_CPU } ]'
+    add_model(serve.repository, "m", identity("TYPE_INT32", "4", groups))
+    server = serve("--model-control-mode=explicit", "--load-model=m")
+    config = server.json("/v2/models/m/config")[1]
+    assert [(g["name"], g["kind"], g["count"]) for g in config["instance_group"]] == [("m_0", "KIND_CPU", 2), ("own", "KIND_CPU", 1)]
+    assert config["dynamic_batching"]["preferred_batch_size"] == [8]
+    assert server.json("/v2/repository/models/m/load", {"parameters": {"config": json.dumps(config)}})[0] == 200
+    assert server.json("/v2/models/m/config")[1] == config
 
 
 def test_infer_json_and_binary_in_every_mix(server):
@@ -81,7 +99,7 @@ def test_compression_both_ways(server, pack, coding):
 @pytest.mark.parametrize("body, status, words", [
     ({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [2], "data": [1]}]}, 400, "1 elements, its shape [2] needs 2"),
     ({"inputs": [{"name": "INPUT0", "datatype": "INT32", "shape": [1], "data": [1]}]}, 400, "data type INT32, expected FP32"),
-    ({"inputs": [{"name": "OTHER", "datatype": "FP32", "shape": [1], "data": [1]}]}, 400, "unexpected inference input 'OTHER'"),
+    ({"inputs": [{"name": "OTHER", "datatype": "FP32", "shape": [1], "data": [1]}]}, 400, "unexpected inference input 'OTHER' for model 'id': it has 'INPUT0'"),
     ({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1, 1], "data": [1]}]}, 400, "expected [-1], got [1,1]"),
     ({"inputs": []}, 400, "'INPUT0' is missing"),
     ({"inputs": [{"name": "INPUT0", "datatype": "FP99", "shape": [1], "data": [1]}]}, 400, "unknown datatype 'FP99'"),
@@ -115,6 +133,10 @@ def test_unknown_models_versions_and_paths(server):
     assert server.json("/v2/models/id/versions/x/infer", {"inputs": []})[0] == 400
     assert server.request("/v2/nothing")[0] == 404
     assert server.request("/v1")[0] == 404
+    assert server.json("/v2/modles/id?x=1")[1]["error"] == "no such path: /v2/modles/id?x=1"
+    assert "--metrics-port" in server.json("/metrics")[1]["error"]
+    status, headers, _ = server.request("/v2/repository/index")
+    assert status == 405 and headers["Allow"] == "POST"
     assert server.request("/v2/models/id/infer", method="GET")[0] == 405
     assert server.request("/v2/models/%zz")[0] == 400
 

@@ -50,14 +50,15 @@ def test_explicit_control(server):
     assert control(server, "both", "unload", {"unload_dependents": True})[0] == 200
     states = {e["name"]: (e.get("state"), e.get("reason")) for e in server.json("/v2/repository/index", b"", "POST")[1]}
     assert states["a"] == states["both"] == ("UNAVAILABLE", "unloaded")
-    assert server.infer("a", [1])[0] == 503
+    status, headers, answer = server.request("/v2/models/a/infer", {"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1], "data": [1]}]})
+    assert status == 404 and "Retry-After" not in headers and b"'a' has no available versions" in answer
 
 
 def test_a_step_that_is_gone_fails_the_ensemble_by_name(server):
     control(server, "both", "load")
     control(server, "b", "unload")
     status, answer = server.infer("both", [1])
-    assert status == 503 and "model 'b' is not ready" in answer["error"] and "both step 'b'" in answer["error"]
+    assert status == 503 and "'b' has no available versions" in answer["error"] and "both step 'b'" in answer["error"]
     control(server, "b", "load")
     assert server.infer("both", [1])[0] == 200
 
@@ -114,7 +115,7 @@ def test_polling(serve):
     until(lambda: "newer load failed" in str(server.json("/v2/repository/index", b"", "POST")[1]))
     assert server.infer("a", [1])[0] == 200
     shutil.rmtree(serve.repository / "new")
-    until(lambda: server.infer("new", [1])[0] == 503)
+    until(lambda: server.infer("new", [1])[0] == 404)
 
 
 def test_no_request_is_lost_while_models_are_reloaded(server):

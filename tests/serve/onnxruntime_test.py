@@ -76,6 +76,6 @@ def test_what_does_not_fit_is_said(serve, tmp_path):
     server = serve("--device=cpu", f"--onnxruntime-library={LIBRARY}", "--exit-on-error=false")
     for name, (_, _, words) in bad.items():
         status, answer = ask(server, name, ("x", "FP32", [1, 3], [1, 2, 3]))
-        assert status == 503 and words in answer["error"], answer
+        assert status == 404 and words in answer["error"], answer
     other = serve("--onnxruntime-library=libm.so.6", expect_ready=False)
     assert other.process.wait(20) == 1 and "has no function OrtGetApiBase" in other.process.stderr.read()

@@ -325,7 +325,7 @@ def test_what_is_wrong_with_a_model_is_said(serve):
     server = start(serve, "--exit-on-error=false", "--model-control-mode=explicit", "--allow-model-upload", "--load-model=*")
     for name, (_, words) in bad.items():
         status, answer = server.infer(name, [1], "INT32")
-        assert status == 503 and words in answer["error"]
+        assert status == 404 and words in answer["error"]
     assert "returned 0 responses for 1 requests" in server.infer("short", [1], "INT32")[1]["error"]
     # A load request decides nothing about what code runs.
     config = {"backend": "python", "default_model_filename": "notes.txt",

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Python models that say, print and answer what nobody expects, or do not end: only their own requests notice."""
 import os
+import signal
+import sys
 import threading
 import time
 
 import pytest
 from conftest import add_model
 from python_engine_test import INT_IO, start
+from unread_test import until
 
 
 ODD = '''
@@ -104,3 +107,46 @@ def test_a_model_may_print_what_nobody_reads(serve):
         assert server.infer("noisy", [i], "INT32")[1]["outputs"][0]["data"] == [i]
     _, err = server.stop()
     assert "noisy: hello from the model" in err
+
+
+SLOW_START = '''
+import os
+import pathlib
+import time
+
+class TritonPythonModel:
+    def initialize(self, args):
+        pathlib.Path(__file__).with_name("pid").write_text(str(os.getpid()))
+        time.sleep(600)
+
+    def execute(self, requests):
+        pass
+'''
+
+
+def is_gone(pid):
+    """Ended, whoever reads its status."""
+    try:
+        return open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+@pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGTERM, signal.SIGTERM], [signal.SIGKILL]], ids=["once", "twice", "kill"])
+def test_a_signal_is_heard_while_models_load(serve, signals):
+    """A stop ends a model that takes for ever to start; a server that is gone leaves no process behind."""
+    folder = add_model(serve.repository, "slow", INT_IO, files={"1/model.py": SLOW_START})
+    server = serve(f"--python-executable={sys.executable}", "--exit-timeout-secs=1", "--log-info=true", expect_ready=False)
+    until(lambda: (folder / "1" / "pid").exists() and (folder / "1" / "pid").read_text())
+    pid = int((folder / "1" / "pid").read_text())
+    for s in signals:
+        server.process.send_signal(s)
+        time.sleep(0.3)
+    begun = time.time()
+    _, err = server.process.communicate(timeout=30)
+    assert time.time() - begun < 8
+    if len(signals) == 1 and signals[0] == signal.SIGTERM:
+        assert server.process.returncode == 128 + signal.SIGTERM and "signal 15 while models load" in err
+    else:
+        assert server.process.returncode == -signals[0]
+    until(lambda: is_gone(pid))

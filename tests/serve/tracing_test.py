@@ -2,6 +2,7 @@
 """Traces of requests: to a file and to a collector, sampled, with the caller's context; the log's file."""
 import http.server
 import json
+import socket
 import threading
 import time
 
@@ -15,7 +16,7 @@ pytest.importorskip("tritonclient.grpc", reason="tritonclient is not installed")
 @pytest.fixture
 def collector():
     """A collector on loopback that keeps the spans it gets."""
-    spans, resources = [], []
+    spans, resources, sizes = [], [], []
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self):
@@ -25,6 +26,8 @@ def collector():
                 resources.append({a["key"]: a["value"]["stringValue"] for a in r["resource"]["attributes"]})
                 for s in r["scopeSpans"]:
                     spans.extend(s["spans"])
+                    sizes.append(len(s["spans"]))
+            time.sleep(server.pause)
             self.send_response(200)
             self.end_headers()
             self.wfile.write(b"{}")
@@ -34,7 +37,7 @@ def collector():
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    server.spans, server.resources = spans, resources
+    server.spans, server.resources, server.sizes, server.pause = spans, resources, sizes, 0
     yield server
     server.shutdown()
 
@@ -70,6 +73,24 @@ def test_spans_reach_the_collector(serve, collector):
     for s in collector.spans:
         assert len(s["traceId"]) == 32 and len(s["spanId"]) == 16
     assert collector.resources[0] == {"service.name": "tested"}
+
+
+def test_a_slow_collector_gets_no_vast_messages(serve, collector):
+    """While it is busy with one message many spans wait; they leave 512 at a time."""
+    add_model(serve.repository, "id", identity())
+    collector.pause = 1
+    server = serve("--trace-config=mode=opentelemetry", "--trace-config=rate=1", "--trace-config=level=TIMESTAMPS",
+                   f"--trace-config=opentelemetry,url=http://127.0.0.1:{collector.server_port}")
+    body = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1], "data": [1]}]}).encode()
+    ask = f"POST /v2/models/id/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as s:
+        s.sendall(ask * 400)                       # 5 spans each
+        answers = b""
+        while answers.count(b"HTTP/1.1 200") < 400:
+            answers += s.recv(1 << 16)
+    collector.pause = 0
+    server.stop()
+    assert len(collector.spans) == 2000 and max(collector.sizes) <= 512
 
 
 def test_a_collector_that_is_away_disturbs_nobody(serve):

@@ -39,6 +39,8 @@ class AccessRules {
   void restrict(const std::string& rule);
   bool any() const;
   bool restricted(EndpointGroup g) const { return rules_[static_cast<size_t>(g)].has_value(); }
+  // The header that a restricted group wants its key in; its name is no secret.
+  const std::string& key_header(EndpointGroup g) const { return rules_[static_cast<size_t>(g)]->header; }
   // `header` gives the value of a header, empty if it is absent.
   bool allows(EndpointGroup g, const std::function<std::string_view(const std::string&)>& header) const;
 

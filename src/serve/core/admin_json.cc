@@ -95,7 +95,8 @@ std::string Core::model_metadata_json(std::string_view name, std::string_view ve
   Json j;
   j["name"] = c.name;
   j["versions"] = version.empty() ? repository_->served_versions(name) : std::vector{model->version_text()};
-  j["platform"] = c.platform.empty() ? c.backend : c.platform;
+  const std::string platform = platform_in_force(c);
+  j["platform"] = platform.empty() ? c.backend : platform;
   j["inputs"] = Json::array();
   for (const TensorSpec& t : c.inputs) j["inputs"].push_back(tensor_json(c, t));
   j["outputs"] = Json::array();
@@ -104,10 +105,10 @@ std::string Core::model_metadata_json(std::string_view name, std::string_view ve
 }
 
 std::string Core::model_config_json(std::string_view name, std::string_view version) const {
-  return config_to_json(*repository_->find(name, version)->config().tree);
+  return config_to_json(*config_in_force(repository_->find(name, version)->config()));
 }
 std::string Core::model_config_wire(std::string_view name, std::string_view version) const {
-  return config_to_wire(*repository_->find(name, version)->config().tree);
+  return config_to_wire(*config_in_force(repository_->find(name, version)->config()));
 }
 
 std::string Core::statistics_json(std::string_view name, std::string_view version) const {

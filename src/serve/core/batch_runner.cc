@@ -9,11 +9,6 @@
 
 namespace pelton::serve {
 
-uint64_t ns_between(Clock::time_point a, Clock::time_point b) {
-  return b > a ? static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(b - a).count())
-               : 0;
-}
-
 Error error_from_current_exception(const std::string& model) {
   try {
     throw;

@@ -58,7 +58,6 @@ class BatchRunner final : public Responder {
   const FinishResponse finish_;
 };
 
-uint64_t ns_between(Clock::time_point a, Clock::time_point b);  // 0 if b is before a
 // What is being handled, as an Error.
 Error error_from_current_exception(const std::string& model);
 

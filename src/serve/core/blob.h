@@ -23,6 +23,12 @@ struct Blob {
   Blob slice(size_t offset, size_t length) const { return {data + offset, length, owner}; }
 };
 
+// A value's own bytes.
+template <class T>
+std::string bytes_of(T v) {
+  return std::string(reinterpret_cast<const char*>(&v), sizeof v);
+}
+
 // Uninitialised memory on a 64-byte boundary.
 inline std::shared_ptr<char> allocate_bytes(size_t size) {
   auto memory = std::make_shared_for_overwrite<char[]>(size + 64);

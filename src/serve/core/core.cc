@@ -46,6 +46,7 @@ std::map<std::string, std::string> Core::start() {
     ServerServices::Calls calls;
     calls.infer = [this](RequestPtr r) { infer(std::move(r)); };
     calls.load = [this](const std::string& model, const std::string& config) {
+      if (draining()) fail(ErrorCode::busy, "the server is stopping: no model is loaded any more", model);
       LoadOverride changes;
       if (!config.empty()) changes.config_json = config;
       repository_->load(model, changes);
@@ -104,10 +105,9 @@ void Core::infer(RequestPtr request) const {
 
 void Core::count_refused(const Request& r, ErrorCode code) const {
   try {
-    const auto elapsed = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - r.arrival);
     repository_->find(r.model, r.version)
         ->stats()
-        .record_failure(fail_reason(code), static_cast<uint64_t>(elapsed.count()));
+        .record_failure(fail_reason(code), ns_between(r.arrival, Clock::now()));
   } catch (const Error&) {  // no such model, so no series
   }
 }

@@ -156,8 +156,7 @@ void EnsembleScheduler::submit(RequestPtr request) {
                   stopping_.load() ? std::string("the server is stopping")
                                    : cat("the ensemble already has ", limit_, " requests in flight"),
                   config_.name, "retry later");
-    stats_->record_failure(FailReason::rejected,
-                           static_cast<uint64_t>((Clock::now() - request->arrival).count()));
+    stats_->record_failure(FailReason::rejected, ns_between(request->arrival, Clock::now()));
     return request->respond(e);
   }
   auto run = std::make_shared<Run>();
@@ -253,7 +252,9 @@ void EnsembleScheduler::start_step(const std::shared_ptr<Run>& run, size_t step,
   try {
     model = resolve_(config_.steps[step]);
   } catch (const Error& e) {
-    return request->respond(e);
+    // The client's model is there; that a step of it was unloaded may pass.
+    if (e.code() != ErrorCode::not_found) return request->respond(e);
+    return request->respond(Error(ErrorCode::busy, e.message(), e.where(), e.fix()));
   }
   model->infer(std::move(request));
 }
@@ -287,10 +288,9 @@ void EnsembleScheduler::finish(Run& run) {
   request->compute_start = request->input_end = run.start;
   request->infer_end = request->compute_end = end;
   if (request->counted) {
-    const auto ns = static_cast<uint64_t>((end - run.start).count());
+    const auto ns = ns_between(run.start, end);
     if (response.error) {
-      stats_->record_failure(fail_reason(response.error->code()),
-                             static_cast<uint64_t>((end - request->arrival).count()));
+      stats_->record_failure(fail_reason(response.error->code()), ns_between(request->arrival, end));
     } else {
       stats_->record_execution(static_cast<uint64_t>(request->rows), 0, ns, 0);
       stats_->record_success(*request, end);

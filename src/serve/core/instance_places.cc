@@ -45,6 +45,7 @@ void place_instances(ModelConfig& c, const std::vector<int>& gpus) {
   if (places.size() > static_cast<size_t>(kMaxInstances))
     fail(ErrorCode::limit, cat("instance_group asks for ", places.size(), " instances, at most ",
                                kMaxInstances, " are allowed"));
+  c.gpus = gpus;
   c.places = std::move(places);
   c.rate_needs = std::move(needs);
   c.instances = static_cast<int>(c.places.size());

@@ -17,11 +17,6 @@ int64_t elements(const TensorValue& t) {
   return n;
 }
 
-template <class T>
-std::string bytes_of(T v) {
-  return std::string(reinterpret_cast<const char*>(&v), sizeof v);
-}
-
 // One element of type `t` with the value v.
 std::string element_bytes(DType t, double v) {
   switch (t) {
@@ -182,7 +177,7 @@ TensorValue make_batch_input(const BatchInput& b, std::span<const RequestPtr> re
       case K::accumulated_element_count_with_zero:
         values.push_back(sum);
         break;
-      case K::max_element_count_as_shape:
+      case K::max_element_count_as_shape:  // a tensor of that many elements, whose values are of no account
         break;
       case K::item_shape:
       case K::item_shape_flatten:
@@ -190,7 +185,12 @@ TensorValue make_batch_input(const BatchInput& b, std::span<const RequestPtr> re
         break;
     }
   }
-  if (b.kind == K::max_element_count_as_shape) values.assign(static_cast<size_t>(largest), 0);
+  if (b.kind == K::max_element_count_as_shape) {
+    const size_t size = static_cast<size_t>(largest) * static_cast<size_t>(bits(b.dtype)) / 8;
+    auto memory = allocate_bytes(size);
+    std::memset(memory.get(), 0, size);
+    return {b.target, b.dtype, {largest}, {memory.get(), size, memory}};
+  }
   TensorValue out{b.target, b.dtype, {static_cast<int64_t>(values.size())}, {}};
   if (b.kind == K::item_shape) out.dims = {static_cast<int64_t>(requests.size()), static_cast<int64_t>(rank)};
   std::string bytes;

@@ -22,6 +22,13 @@ std::vector<std::string> split_lines(const std::string& text) {
   return lines;
 }
 
+std::string names_of(const std::vector<TensorSpec>& specs) {
+  constexpr size_t kShown = 16;
+  std::string out;
+  for (size_t i = 0; i < std::min(specs.size(), kShown); ++i) out += cat(i ? ", '" : "'", specs[i].name, "'");
+  return specs.size() > kShown ? out + ", ..." : out;
+}
+
 // Kernels take a byte of a boolean for 0 or 1.
 bool has_other_than_flags(const Blob& b) {
   unsigned char all = 0;
@@ -97,9 +104,9 @@ bool Model::answer_from_cache(RequestPtr& request) const {
   try {
     finish(*request, response);
     stats_->record_success(*request, now);
-    stats_->record_cache(true, static_cast<uint64_t>((Clock::now() - request->arrival).count()));
+    stats_->record_cache(true, ns_between(request->arrival, Clock::now()));
   } catch (const Error& e) {
-    stats_->record_failure(fail_reason(e.code()), static_cast<uint64_t>((now - request->arrival).count()));
+    stats_->record_failure(fail_reason(e.code()), ns_between(request->arrival, now));
     response.outputs.clear();
     response.error = e;
   }
@@ -119,8 +126,7 @@ void Model::infer(RequestPtr request) const {
   try {
     check(*request);
   } catch (const Error& e) {
-    stats_->record_failure(fail_reason(e.code()),
-                           static_cast<uint64_t>((Clock::now() - request->arrival).count()));
+    stats_->record_failure(fail_reason(e.code()), ns_between(request->arrival, Clock::now()));
     return request->respond(e);
   }
   if (tracer_ && request->counted && (request->parent_trace || tracer_->active())) tracer_->begin(*request);
@@ -136,7 +142,8 @@ void Model::check(Request& request) const {
     TensorValue& t = request.inputs[i];
     const TensorSpec* spec = config_.input(t.name);
     if (!spec)
-      fail(ErrorCode::bad_name, cat("unexpected inference input '", t.name, "' for model '", m, "'"));
+      fail(ErrorCode::bad_name, cat("unexpected inference input '", t.name, "' for model '", m, "'"), "",
+           cat("it has ", names_of(config_.inputs)));
     for (size_t j = 0; j < i; ++j)
       if (request.inputs[j].name == t.name)
         fail(ErrorCode::bad_name, cat("input '", t.name, "' for model '", m, "' is given twice"));
@@ -191,7 +198,8 @@ void Model::check(Request& request) const {
   for (size_t i = 0; i < request.outputs.size(); ++i) {
     const RequestedOutput& o = request.outputs[i];
     if (!config_.output(o.name))
-      fail(ErrorCode::bad_name, cat("unexpected inference output '", o.name, "' for model '", m, "'"));
+      fail(ErrorCode::bad_name, cat("unexpected inference output '", o.name, "' for model '", m, "'"), "",
+           cat("it has ", names_of(config_.outputs)));
     for (size_t j = 0; j < i; ++j)  // else a small request could ask for an answer of any size
       if (request.outputs[j].name == o.name)
         fail(ErrorCode::bad_name, cat("output '", o.name, "' for model '", m, "' is asked for twice"));

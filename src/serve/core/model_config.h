@@ -176,6 +176,8 @@ struct ModelConfig {
   std::vector<double>
       first_response_buckets_ms;  // of the histogram of decoupled models; empty: the usual ones
   std::shared_ptr<const Node> tree;
+  std::string model_file;  // that was found where the tree names none
+  std::vector<int> gpus;   // that the engine can use
 
   const TensorSpec* input(std::string_view name) const;
   const TensorSpec* output(std::string_view name) const;
@@ -192,6 +194,9 @@ struct ModelConfig {
 // Typed view of a tree. Everything that this server does not do is refused by the field's name
 // (unsupported_op), everything inconsistent with bad_format.
 ModelConfig read_model_config(std::shared_ptr<const Node> tree);
+// The tree with what is in force where it says nothing: instance groups, version policy, file, platform.
+std::unique_ptr<Node> config_in_force(const ModelConfig& config);
+std::string platform_in_force(const ModelConfig& config);  // empty: the backend has no name of that kind
 // Refuses (unsupported_op) the fields that are the engine's to honour where `honours` says no to their paths.
 void check_engine_fields(const ModelConfig& config, const std::function<bool(std::string_view)>& honours);
 

@@ -135,6 +135,8 @@ ModelPlan plan_model(const std::string& name, const ModelDir& dir,
                       [&](std::string_view field) { return backend && backend->honours(field); });
   if (backend)
     if (const auto gpus = backend->gpus()) place_instances(plan.config, *gpus);
+  if (backend && plan.config.default_file.empty())
+    plan.config.model_file = guess(dir, available.back(), "").second;
   check_priority(plan.config);
   if (plan.config.inputs.empty() && !is_ensemble)
     fail(ErrorCode::bad_format, "the configuration declares no input", name);

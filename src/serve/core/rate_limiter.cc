@@ -22,9 +22,22 @@ bool RateLimiter::fits(const RateNeed& need) const {
   });
 }
 
+// Whether `t`, if it ran now, would take what `waiting` waits for: a large need would wait for ever if small
+// ones that overlap always left too little of it.
+bool RateLimiter::in_the_way(const RateNeed& t, const RateNeed& waiting) const {
+  return std::any_of(t.resources.begin(), t.resources.end(), [&](const RateResource& taken) {
+    return std::any_of(waiting.resources.begin(), waiting.resources.end(), [&](const RateResource& r) {
+      const auto held = held_.find(r.name);
+      return r.name == taken.name &&
+             (held == held_.end() ? 0 : held->second) + taken.count + r.count > amount(r.name);
+    });
+  });
+}
+
 bool RateLimiter::first(const Ticket& t) const {
-  return std::none_of(waiting_.begin(), waiting_.end(),
-                      [&](const Ticket* o) { return o != &t && o->cost() < t.cost() && fits(o->need_); });
+  return std::none_of(waiting_.begin(), waiting_.end(), [&](const Ticket* o) {
+    return o != &t && o->cost() < t.cost() && (fits(o->need_) || in_the_way(t.need_, o->need_));
+  });
 }
 
 std::unique_ptr<RateLimiter::Ticket> RateLimiter::join(const RateNeed& need, const std::string& model) {

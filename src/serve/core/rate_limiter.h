@@ -42,6 +42,7 @@ class RateLimiter {
  private:
   uint64_t amount(const std::string& name) const;
   bool fits(const RateNeed& need) const;
+  bool in_the_way(const RateNeed& t, const RateNeed& waiting) const;
   bool first(const Ticket& t) const;
 
   const std::map<std::string, uint64_t> given_;

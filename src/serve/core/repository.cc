@@ -106,21 +106,32 @@ std::map<std::string, std::string> Repository::scan() const {
   return found;
 }
 
+void Repository::refuse_if_stopping(const std::string& name) const {
+  if (refuses_loads_) fail(ErrorCode::busy, "the server is stopping: no model is loaded any more", name);
+}
+
+void Repository::refuse_loads() {
+  std::unique_lock lock(mutex_);
+  refuses_loads_ = true;
+}
+
 std::shared_ptr<Repository::Entry> Repository::entry(const std::string& name) {
   std::unique_lock lock(mutex_);
+  refuse_if_stopping(name);
   auto& e = entries_[name];
   if (!e) e = std::make_shared<Entry>();
   return e;
 }
 
-std::map<std::string, std::string> Repository::load_all(const std::map<std::string, std::string>& models) {
+std::map<std::string, std::string> Repository::load_all(const std::map<std::string, std::string>& models,
+                                                        Clock::time_point since) {
   std::map<std::string, std::string> errors;
   std::mutex errors_mutex;
   Executor pool(std::max(1, options_.load_threads));
   for (const auto& [name, path] : models)
-    pool.post([this, &errors, &errors_mutex, name = name, path = path] {
+    pool.post([this, &errors, &errors_mutex, since, name = name, path = path] {
       try {
-        load_checked(name, path, {});
+        load_checked(name, path, {}, since);
       } catch (const Error& e) {
         std::lock_guard lock(errors_mutex);
         errors[name] = e.what();
@@ -131,6 +142,7 @@ std::map<std::string, std::string> Repository::load_all(const std::map<std::stri
 }
 
 std::map<std::string, std::string> Repository::start() {
+  const auto begin = Clock::now();
   std::map<std::string, std::string> models = scan();
   if (options_.mode == ControlMode::explicit_control) {
     std::map<std::string, std::string> chosen;
@@ -142,13 +154,14 @@ std::map<std::string, std::string> Repository::start() {
         chosen.insert(*it);
       } else {
         errors[wanted] = "no such model in the repository";
+        log_error("model ", wanted, " failed to load: ", errors[wanted]);
       }
     }
-    auto more = load_all(chosen);
+    auto more = load_all(chosen, begin);
     errors.insert(more.begin(), more.end());
     return errors;
   }
-  auto errors = load_all(models);
+  auto errors = load_all(models, begin);
   if (options_.mode == ControlMode::poll)
     poller_ = std::thread([this] {
       std::unique_lock lock(poll_mutex_);
@@ -159,7 +172,9 @@ std::map<std::string, std::string> Repository::start() {
         try {
           poll();
         } catch (const std::exception& e) {
-          log_warn("polling the model repository: ", e.what());
+          lock.lock();
+          if (!stopping_) log_warn("polling the model repository: ", e.what());
+          continue;
         }
         lock.lock();
       }
@@ -173,23 +188,26 @@ void Repository::stop() {
     stopping_ = true;
   }
   poll_wake_.notify_all();
+  refuse_loads();  // before the poller is waited for, which may load just now
   if (poller_.joinable()) poller_.join();
-  std::map<std::string, std::shared_ptr<Entry>, std::less<>> entries;
+  std::vector<std::shared_ptr<const Model>> models;
   {
+    // A load that is still under way finds at its end that it is refused.
     std::unique_lock lock(mutex_);
-    entries.swap(entries_);
+    for (auto& [name, e] : entries_)
+      for (auto& [version, info] : e->versions)
+        if (info.model) models.push_back(std::move(info.model));
+    entries_.clear();
   }
-  for (auto& [name, e] : entries)
-    for (auto& [version, info] : e->versions)
-      if (info.model) info.model->stop();
-  entries.clear();
+  for (const auto& model : models) model->stop();
+  models.clear();
   reaper_->wait();
   reaper_->finish();
 }
 
 // An ensemble holds its lock while it loads its steps. Ensembles that use each other would wait for each
 // other for ever, whichever threads load them: the one that would close the circle fails.
-void Repository::load_step(const std::string& ensemble, const std::string& step) {
+void Repository::load_step(const std::string& ensemble, const std::string& step, Clock::time_point since) {
   const auto models = scan();
   const auto it = models.find(step);
   if (it == models.end())
@@ -214,18 +232,37 @@ void Repository::load_step(const std::string& ensemble, const std::string& step)
       r.step_of_.erase(ensemble);
     }
   } mark(*this, ensemble, step);
-  load_checked(step, it->second, {});
+  load_checked(step, it->second, {}, since);
 }
 
-void Repository::load_checked(const std::string& name, const std::string& path, const LoadOverride& changes) {
+void Repository::load_checked(const std::string& name, const std::string& path, const LoadOverride& changes,
+                              Clock::time_point since) {
   auto e = entry(name);
   std::lock_guard one_at_a_time(e->loading);
+  {
+    std::unique_lock lock(mutex_);
+    if (e->tried >= since) {
+      if (!e->failure) return;
+      throw Error(*e->failure);
+    }
+    refuse_if_stopping(name);
+    e->tried = Clock::now();
+    e->under_way = true;
+  }
+  struct UnderWay {
+    Repository& r;
+    Entry& e;
+    ~UnderWay() {
+      std::unique_lock lock(r.mutex_);
+      e.under_way = false;
+    }
+  } under_way{*this, *e};
   try {
-    load_entry(name, *e, path, changes);
+    load_entry(name, *e, path, changes, since);
   } catch (...) {
     const Error error = as_error(name);
     std::unique_lock lock(mutex_);
-    e->failure = error.what();
+    e->failure = error;
     e->path = path;
     e->wanted = true;
     bool serving = false;
@@ -258,18 +295,19 @@ void Repository::check_override(const std::string& name, const std::string& path
   const ModelConfig own =
       plan_model(name, ModelDir(path), std::nullopt, options_.complete_configs, backends_).config;
   if (own.backend != backend) refuse("switch to");
-  if (wanted.string("default_model_filename") != own.default_file ||
+  const std::string file = wanted.string("default_model_filename");
+  if ((file != own.default_file && (!own.default_file.empty() || file != own.model_file)) ||
       read_config_map(wanted, "parameters") != own.parameters ||
       wanted.string("runtime") != own.tree->string("runtime"))
     refuse("set parameters or the model file of");
 }
 
 void Repository::load_entry(const std::string& name, Entry& e, const std::string& path,
-                            const LoadOverride& changes) {
-  if (changes.files.empty()) return load_folder(name, e, path, path, changes);
+                            const LoadOverride& changes, Clock::time_point since) {
+  if (changes.files.empty()) return load_folder(name, e, path, path, changes, since);
   const UploadFolder upload(name, changes.files);
   try {
-    load_folder(name, e, path, upload.path(), changes);
+    load_folder(name, e, path, upload.path(), changes, since);
   } catch (...) {  // where uploads lie is the server's own business
     const Error error = as_error(name);
     throw Error(error.code(), replaced(error.message(), upload.path(), "the upload"),
@@ -279,7 +317,8 @@ void Repository::load_entry(const std::string& name, Entry& e, const std::string
 }
 
 void Repository::load_folder(const std::string& name, Entry& e, const std::string& path,
-                             const std::string& folder, const LoadOverride& changes) {
+                             const std::string& folder, const LoadOverride& changes,
+                             Clock::time_point since) {
   Stopwatch watch;
   const ModelDir dir(folder, !changes.files.empty());
   const uint64_t fingerprint = ModelDir(path.empty() ? folder : path).fingerprint();
@@ -297,10 +336,14 @@ void Repository::load_folder(const std::string& name, Entry& e, const std::strin
              ": field 'rate_limiter' has no effect: start the server with --rate-limit=execution_count");
 
   std::vector<std::string> steps;
-  for (const EnsembleStep& s : plan.config.steps) {
+  for (const EnsembleStep& s : plan.config.steps)
     if (std::find(steps.begin(), steps.end(), s.model) == steps.end()) steps.push_back(s.model);
-    if (!ready(s.model, s.version > 0 ? cat(s.version) : "")) load_step(name, s.model);
+  {
+    std::unique_lock lock(mutex_);
+    e.needs = steps;
   }
+  for (const EnsembleStep& s : plan.config.steps)
+    if (!ready(s.model, s.version > 0 ? cat(s.version) : "")) load_step(name, s.model, since);
 
   std::map<int64_t, VersionInfo> loaded;
   for (int64_t v : plan.versions) {
@@ -316,12 +359,13 @@ void Repository::load_folder(const std::string& name, Entry& e, const std::strin
   std::map<int64_t, VersionInfo> old;
   {
     std::unique_lock lock(mutex_);
+    refuse_if_stopping(name);  // else nobody would unload it
     old.swap(e.versions);
     e.versions = std::move(loaded);
     for (auto& [v, info] : old)
       if (!e.versions.contains(v) && info.model)
         e.versions[v] = {ModelState::unavailable, "unloaded", nullptr};
-    e.failure.clear();
+    e.failure.reset();
     e.path = path;
     e.fingerprint = fingerprint;
     e.wanted = true;
@@ -358,23 +402,29 @@ std::shared_ptr<const Model> Repository::find(std::string_view name, std::string
   auto it = entries_.find(name);
   if (it == entries_.end())
     fail(ErrorCode::not_found, cat("request for unknown model: '", name, "' is not found"));
-  const auto& versions = it->second->versions;
+  const Entry& e = *it->second;
+  const auto& versions = e.versions;
+  const bool coming = e.under_way || (e.wanted && versions.empty());
   if (version.empty()) {
     for (auto v = versions.rbegin(); v != versions.rend(); ++v)
       if (v->second.model) return v->second.model;
-    const std::string& why = it->second->failure;
-    fail(ErrorCode::busy, cat("model '", name, "' is not ready", why.empty() ? "" : cat(": ", why)));
+    if (coming) fail(ErrorCode::busy, cat("model '", name, "' is not ready: it is being loaded"));
+    fail(ErrorCode::not_found, cat("request for unknown model: '", name, "' has no available versions",
+                                   e.failure ? cat(": ", e.failure->what()) : ""));
   }
   int64_t wanted = 0;
   auto r = std::from_chars(version.data(), version.data() + version.size(), wanted);
   if (r.ec != std::errc() || r.ptr != version.data() + version.size())
     fail(ErrorCode::bad_name, cat("version '", version, "' of model '", name, "' is not a number"));
   auto v = versions.find(wanted);
-  if (v == versions.end())
-    fail(ErrorCode::not_found,
-         cat("request for unknown model: '", name, "' version ", wanted, " is not found"));
-  if (!v->second.model) fail(ErrorCode::busy, cat("model '", name, "' version ", wanted, " is not ready"));
-  return v->second.model;
+  const bool known = v != versions.end();
+  if (known && v->second.model) return v->second.model;
+  if (coming && (known || versions.empty()))
+    fail(ErrorCode::busy, cat("model '", name, "' version ", wanted, " is not ready: it is being loaded"));
+  fail(ErrorCode::not_found,
+       cat("request for unknown model: '", name, "' version ", wanted, " is not ",
+           known ? "available" : "found", known && !v->second.reason.empty() ? ": " : "",
+           known ? std::string_view(v->second.reason) : std::string_view()));
 }
 
 bool Repository::ready(std::string_view name, std::string_view version) const {
@@ -423,7 +473,7 @@ bool Repository::all_ready() const {
   std::shared_lock lock(mutex_);
   for (const auto& [name, e] : entries_) {
     if (!e->wanted) continue;
-    if (!e->failure.empty()) return false;
+    if (e->failure) return false;
     if (std::none_of(e->versions.begin(), e->versions.end(),
                      [](const auto& v) { return v.second.model != nullptr; }))
       return false;
@@ -444,7 +494,7 @@ void Repository::load(const std::string& name, const LoadOverride& changes) {
   auto it = models.find(name);
   if (it == models.end() && changes.files.empty())
     fail(ErrorCode::not_found, cat("failed to load '", name, "': no such model in the repository"));
-  load_checked(name, it == models.end() ? "" : it->second, changes);
+  load_checked(name, it == models.end() ? "" : it->second, changes, kAlways);
 }
 
 void Repository::unload(const std::string& name, bool dependents) {
@@ -463,7 +513,7 @@ void Repository::unload(const std::string& name, bool dependents) {
     std::lock_guard one_at_a_time(e->loading);
     std::unique_lock lock(mutex_);
     e->wanted = false;
-    e->failure.clear();
+    e->failure.reset();
     steps.swap(e->steps);
     for (auto& [v, info] : e->versions) {
       gone[v].model = std::move(info.model);
@@ -477,7 +527,24 @@ void Repository::unload(const std::string& name, bool dependents) {
     if (ready(step, "")) unload(step, true);
 }
 
+// Ensembles whose last load failed and of which a step has been loaded since `since`.
+std::map<std::string, std::string> Repository::mended_ensembles(
+    const std::map<std::string, std::string>& models, Clock::time_point since) {
+  std::map<std::string, std::string> out;
+  std::shared_lock lock(mutex_);
+  for (const auto& [name, path] : models) {
+    const auto it = entries_.find(name);
+    if (it == entries_.end() || !it->second->failure) continue;
+    for (const std::string& step : it->second->needs) {
+      const auto s = entries_.find(step);
+      if (s != entries_.end() && !s->second->failure && s->second->tried >= since) out[name] = path;
+    }
+  }
+  return out;
+}
+
 void Repository::poll() {
+  const auto begin = Clock::now();
   const auto models = scan();
   std::map<std::string, std::string> changed;
   for (const auto& [name, path] : models) {
@@ -493,13 +560,20 @@ void Repository::poll() {
     e->fingerprint = now;  // a broken model is tried again only when it changes
     changed[name] = path;
   }
-  load_all(changed);
+  load_all(changed, begin);
+  // A mended step mends the ensembles over it, whose own files did not change, and so on upwards.
+  for (auto since = begin;;) {
+    const auto mended = mended_ensembles(models, since);
+    if (mended.empty()) break;
+    since = Clock::now();
+    load_all(mended, since);
+  }
   std::map<int64_t, VersionInfo> gone;
   std::unique_lock lock(mutex_);
   for (auto& [name, e] : entries_)
     if (!models.contains(name) && e->wanted) {
       e->wanted = false;
-      e->failure.clear();
+      e->failure.reset();
       for (auto& [v, info] : e->versions) {
         gone[static_cast<int64_t>(gone.size())].model = std::move(info.model);
         info = {ModelState::unavailable, "removed from the repository", nullptr};

@@ -72,11 +72,13 @@ class Repository {
 
   // Loads what the mode asks for; returns the errors by model. Polling starts in its own thread.
   std::map<std::string, std::string> start();
+  // Any thread: begins no further load, so that a start() under way returns soon.
+  void refuse_loads();
   // Answers waiting requests, unloads everything, ends the threads.
   void stop();
 
-  // The version asked for, or the newest served one if `version` is empty. not_found, or busy while it is not
-  // ready.
+  // The version asked for, or the newest served one if `version` is empty. busy while it is being loaded, so
+  // that clients come again; not_found for what is not there, was unloaded or failed to load.
   std::shared_ptr<const Model> find(std::string_view name, std::string_view version) const;
   bool ready(std::string_view name, std::string_view version) const;
   std::vector<std::string> served_versions(std::string_view name) const;
@@ -121,24 +123,36 @@ class Repository {
   struct Entry {
     Turn loading;                             // one load or unload of a model at a time
     std::map<int64_t, VersionInfo> versions;  // guarded by mutex_
-    std::string failure;                      // why the last load failed; guarded by mutex_
+    std::optional<Error> failure;             // why the last load failed; guarded by mutex_
     std::string path;
     uint64_t fingerprint = 0;
     bool wanted = false;
-    std::vector<std::string> steps;  // models that an ensemble uses
+    bool under_way = false;            // a load is; guarded by mutex_
+    std::vector<std::string> steps;    // models that the ensemble in `versions` uses
+    std::vector<std::string> needs;    // those that its last load asked for
+    Clock::time_point tried = kNever;  // when the last load began; guarded by mutex_
   };
+  static constexpr Clock::time_point kNever = Clock::time_point::min();
+  static constexpr Clock::time_point kAlways = Clock::time_point::max();  // load, whatever was tried before
 
   std::map<std::string, std::string> scan() const;  // model -> folder
   std::shared_ptr<Entry> entry(const std::string& name);
-  void load_entry(const std::string& name, Entry& e, const std::string& path, const LoadOverride& changes);
+  void refuse_if_stopping(const std::string& name) const;  // with mutex_ held
+  void load_entry(const std::string& name, Entry& e, const std::string& path, const LoadOverride& changes,
+                  Clock::time_point since);
   void load_folder(const std::string& name, Entry& e, const std::string& path, const std::string& folder,
-                   const LoadOverride& changes);
-  void load_step(const std::string& ensemble, const std::string& step);
+                   const LoadOverride& changes, Clock::time_point since);
+  void load_step(const std::string& ensemble, const std::string& step, Clock::time_point since);
   void check_override(const std::string& name, const std::string& path, const LoadOverride& changes,
                       const Node& wanted) const;
-  void load_checked(const std::string& name, const std::string& path, const LoadOverride& changes);
+  // What came of a load that began after `since` stands: a step is loaded once, by its ensemble or by itself.
+  void load_checked(const std::string& name, const std::string& path, const LoadOverride& changes,
+                    Clock::time_point since);
   std::shared_ptr<const Model> load_version(const ModelPlan& plan, const ModelDir& dir, int64_t version);
-  std::map<std::string, std::string> load_all(const std::map<std::string, std::string>& models);
+  std::map<std::string, std::string> load_all(const std::map<std::string, std::string>& models,
+                                              Clock::time_point since);
+  std::map<std::string, std::string> mended_ensembles(const std::map<std::string, std::string>& models,
+                                                      Clock::time_point since);
 
   const RepositoryOptions options_;
   const BackendTable& backends_;
@@ -152,7 +166,8 @@ class Repository {
   std::mutex poll_mutex_;
   std::condition_variable poll_wake_;
   std::thread poller_;
-  bool stopping_ = false;
+  bool stopping_ = false;       // ends the poller
+  bool refuses_loads_ = false;  // guarded by mutex_
 };
 
 // The configuration of a model folder: config.pbtxt or its override, the name checked, the backend found, the

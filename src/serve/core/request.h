@@ -72,7 +72,6 @@ inline constexpr int kStages = 4;
 
 class CallWait;
 class Model;
-struct Response;
 class Request;
 
 // What a traced request carries; called once, before its final answer leaves.

@@ -383,6 +383,9 @@ void SequenceScheduler::work(int index) {
           for (const RequestPtr& r : s->waiting)
             if (r->deadline) look_again = std::min(look_again, *r->deadline);
         }
+      for (const SequencePtr& s : backlog_)
+        for (const RequestPtr& r : s->waiting)
+          if (r->deadline) look_again = std::min(look_again, *r->deadline);
       if (look_again == kAtOnce)
         wake_.wait(lock);
       else

@@ -9,11 +9,6 @@
 namespace pelton::serve {
 namespace {
 
-template <class T>
-std::string bytes_of(T v) {
-  return std::string(reinterpret_cast<const char*>(&v), sizeof v);
-}
-
 std::string flag_bytes(const ControlInput& c, bool on) {
   const double v = on ? c.on : c.off;
   if (c.dtype == DType::boolean) return std::string(1, v != 0 ? '\1' : '\0');

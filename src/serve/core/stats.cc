@@ -9,11 +9,6 @@
 namespace pelton::serve {
 namespace {
 
-uint64_t between_ns(Clock::time_point a, Clock::time_point b) {
-  return b > a ? static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(b - a).count())
-               : 0;
-}
-
 const std::array<uint64_t, Histogram::kBuckets>& bounds_ns() {
   static const auto bounds = [] {
     std::array<uint64_t, Histogram::kBuckets> b{};
@@ -25,6 +20,11 @@ const std::array<uint64_t, Histogram::kBuckets>& bounds_ns() {
 }
 
 }  // namespace
+
+uint64_t ns_between(Clock::time_point a, Clock::time_point b) {
+  return b > a ? static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(b - a).count())
+               : 0;
+}
 
 const std::array<double, Histogram::kBuckets>& Histogram::bounds_seconds() {
   static const auto bounds = [] {
@@ -85,10 +85,10 @@ FailReason fail_reason(ErrorCode code) {
 }
 
 void ModelStats::record_success(const Request& r, Clock::time_point end) {
-  const uint64_t total = between_ns(r.arrival, end);
-  const uint64_t ns[kStages] = {between_ns(r.enqueued, r.compute_start),
-                                between_ns(r.compute_start, r.input_end),
-                                between_ns(r.input_end, r.infer_end), between_ns(r.infer_end, r.compute_end)};
+  const uint64_t total = ns_between(r.arrival, end);
+  const uint64_t ns[kStages] = {ns_between(r.enqueued, r.compute_start),
+                                ns_between(r.compute_start, r.input_end),
+                                ns_between(r.input_end, r.infer_end), ns_between(r.infer_end, r.compute_end)};
   success.add(total);
   request_histogram.add(total);
   for (size_t i = 0; i < kStages; ++i) {

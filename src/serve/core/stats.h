@@ -17,6 +17,8 @@
 
 namespace pelton::serve {
 
+uint64_t ns_between(Clock::time_point a, Clock::time_point b);  // 0 if b is before a
+
 struct Duration {
   std::atomic<uint64_t> count{0}, ns{0};
   void add(uint64_t elapsed_ns, uint64_t n = 1) {

@@ -34,14 +34,15 @@ struct Denied {
 // Throws when the group wants a key that the call does not bring.
 void check_access(const AccessRules& rules, EndpointGroup group, const CallbackServerContext& context) {
   if (!rules.restricted(group)) return;
-  const bool allowed = rules.allows(group, [&](const std::string& header) {
-    std::string key = "triton-grpc-protocol-";
-    for (char c : header) key += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  std::string key = "triton-grpc-protocol-";
+  for (char c : rules.key_header(group))
+    key += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const bool allowed = rules.allows(group, [&](const std::string&) {
     const auto it = context.client_metadata().find(key);
     return it == context.client_metadata().end() ? std::string_view()
                                                  : std::string_view(it->second.data(), it->second.size());
   });
-  if (!allowed) throw Denied{cat("the ", to_string(group), " calls want a key")};
+  if (!allowed) throw Denied{cat("the ", to_string(group), " calls want a key in metadata '", key, "'")};
 }
 
 // Runs `f` and finishes the call with its outcome.

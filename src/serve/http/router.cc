@@ -19,6 +19,10 @@ HttpResponse empty(int status) {
   return HttpResponse::text("", "text/plain", status);
 }
 
+HttpResponse no_such_path(const HttpRequest& request, std::string_view hint = "") {
+  return HttpResponse::error(404, cat("no such path: ", request.target, hint));
+}
+
 HttpResponse error_now() {
   try {
     throw;
@@ -120,7 +124,8 @@ std::optional<HttpResponse> Router::refuse_early(const HttpRequest& request) con
     }
     if (group &&
         !options_.access.allows(*group, [&](const std::string& name) { return request.header(name); }))
-      return HttpResponse::error(403, cat("the ", to_string(*group), " endpoints want a key"));
+      return HttpResponse::error(403, cat("the ", to_string(*group), " endpoints want a key in header '",
+                                          options_.access.key_header(*group), "'"));
   }
   return std::nullopt;
 }
@@ -184,11 +189,13 @@ HttpResponse Router::answer(HttpRequest& request, const std::vector<std::string>
   if (options_.metrics && path.size() == 1 && path[0] == "metrics")
     return get ? HttpResponse::text(core_.metrics(), "text/plain; version=0.0.4; charset=utf-8")
                : HttpResponse::wrong_method("GET, HEAD", "metrics want GET");
-  if (!options_.api) return HttpResponse::error(404, "no such path on this port");
+  if (!options_.api) return no_such_path(request, "; this port has /metrics only");
   if (path.empty())
     return get ? HttpResponse::text(core_.status_page(), "text/html; charset=utf-8")
                : HttpResponse::wrong_method("GET, HEAD", "the status page wants GET");
-  if (path[0] != "v2") return HttpResponse::error(404, "no such path");
+  if (path[0] == "metrics" && path.size() == 1)
+    return no_such_path(request, "; metrics have a port of their own (--metrics-port)");
+  if (path[0] != "v2") return no_such_path(request);
   if (get && path.size() == 1) return HttpResponse::json(core_.server_metadata_json());
   if (path.size() == 1) return HttpResponse::wrong_method("GET, HEAD", "server metadata wants GET");
   if (path[1] == "health" && path.size() == 3 && get) {
@@ -197,7 +204,7 @@ HttpResponse Router::answer(HttpRequest& request, const std::vector<std::string>
   }
   if (path[1] == "models" && get) {
     if (path.size() == 3 && path[2] == "stats") return HttpResponse::json(core_.statistics_json("", ""));
-    if (path.size() >= 3) return model_get(path);
+    if (path.size() >= 3) return model_get(request, path);
   }
   if (path[1] == "models" && path.size() == 5 && path[3] == "trace" && path[4] == "setting")
     return HttpResponse::json(
@@ -206,10 +213,12 @@ HttpResponse Router::answer(HttpRequest& request, const std::vector<std::string>
     return HttpResponse::json(core_.trace_settings_json("", post ? checked_json_object(request.body) : ""));
   if (path[1] == "logging" && path.size() == 2)
     return HttpResponse::json(core_.log_settings_json(post ? checked_json_object(request.body) : ""));
-  if (path[1] == "repository" && post && path.back() == "index" && path.size() <= 4)
+  if (path[1] == "repository" && path.back() == "index" && path.size() <= 4 && !post)
+    return HttpResponse::wrong_method("POST", "the repository's index wants POST");
+  if (path[1] == "repository" && path.back() == "index" && path.size() <= 4)
     return HttpResponse::json(core_.index_json(read_ready_flag(request.body)));
   if (path[1] == "systemsharedmemory" || path[1] == "cudasharedmemory") return shared_memory(request, path);
-  return HttpResponse::error(404, "no such path");
+  return no_such_path(request);
 }
 
 // /v2/systemsharedmemory[/region/R]/status, /register, /unregister; the same under cudasharedmemory
@@ -217,7 +226,7 @@ HttpResponse Router::shared_memory(HttpRequest& request, const std::vector<std::
   SharedMemory& memory = core_.shared_memory();
   const bool of_gpus = path[1] == "cudasharedmemory";
   const bool named = path.size() == 5 && path[2] == "region";
-  if (!named && path.size() != 3) return HttpResponse::error(404, "no such path");
+  if (!named && path.size() != 3) return no_such_path(request);
   const std::string region = named ? path[3] : "";
   if (path.back() == "status" && request.method == "GET")
     return HttpResponse::json(core_.shared_memory_json(region, of_gpus));
@@ -227,7 +236,7 @@ HttpResponse Router::shared_memory(HttpRequest& request, const std::vector<std::
     named ? memory.remove(region, of_gpus) : memory.remove_all(of_gpus);
     return empty(200);
   }
-  if (path.back() != "register" || !named) return HttpResponse::error(404, "no such path");
+  if (path.back() != "register" || !named) return no_such_path(request);
   memory.require();
   const RegionRequest r = read_region_request(request.body);
   if (of_gpus)
@@ -238,21 +247,23 @@ HttpResponse Router::shared_memory(HttpRequest& request, const std::vector<std::
 }
 
 // /v2/models/NAME[/versions/V][/ready|/config|/stats]
-HttpResponse Router::model_get(const std::vector<std::string>& path) const {
+HttpResponse Router::model_get(const HttpRequest& request, const std::vector<std::string>& path) const {
   const std::string& name = path[2];
   size_t at = 3;
   std::string version;
   if (path.size() >= 5 && path[3] == "versions") version = path[4], at = 5;
   if (path.size() == at) return HttpResponse::json(core_.model_metadata_json(name, version));
   if (path.size() == at + 1) {
-    if (path[at] == "ready")
-      return empty(core_.repository().ready(name, version) && !core_.draining() ? 200 : 400);
+    if (path[at] == "ready") {
+      if (core_.repository().ready(name, version) && !core_.draining()) return empty(200);
+      return HttpResponse::error(400, cat("model '", name, "' is not ready"));
+    }
     if (path[at] == "config") return HttpResponse::json(core_.model_config_json(name, version));
     if (path[at] == "stats") return HttpResponse::json(core_.statistics_json(name, version));
   }
   if (path.size() == at + 2 && path[at] == "trace" && path[at + 1] == "setting")
     return HttpResponse::json(core_.trace_settings_json(name, ""));
-  return HttpResponse::error(404, "no such path");
+  return no_such_path(request);
 }
 
 void Router::decode_body(HttpRequest& http) const {

@@ -37,7 +37,7 @@ class Router {
  private:
   HttpResponse answer(HttpRequest& request, const std::vector<std::string>& path) const;
   HttpResponse shared_memory(HttpRequest& request, const std::vector<std::string>& path) const;
-  HttpResponse model_get(const std::vector<std::string>& path) const;
+  HttpResponse model_get(const HttpRequest& request, const std::vector<std::string>& path) const;
   void decode_body(HttpRequest& http) const;  // by its Content-Encoding
   void read_infer_body(HttpRequest& http, Request& request, bool& binary_default) const;
   void forward_headers(const HttpRequest& http, Request& request) const;

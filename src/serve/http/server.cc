@@ -15,6 +15,7 @@ using boost::system::error_code;
 using Socket = StreamSocket;
 
 constexpr auto kTick = std::chrono::milliseconds(250);
+constexpr auto kPause = std::chrono::milliseconds(100);  // until some memory or a descriptor is free again
 constexpr size_t kRefused = 16;
 
 }  // namespace
@@ -50,11 +51,13 @@ void HttpServer::Impl::listen() {
 }
 
 void HttpServer::Impl::accept() {
+  if (accepting || !acceptor->is_open()) return;
   Loop& target = *loops[next_loop++ % loops.size()];
   acceptor->async_accept(target.io, [this, &target](error_code ec, Socket socket) {
+    accepting = false;
     if (!acceptor->is_open() || ec == asio::error::operation_aborted) return;
     if (ec) {  // out of descriptors or memory: let some be freed first
-      accept_pause->expires_after(std::chrono::milliseconds(100));
+      accept_pause->expires_after(kPause);
       accept_pause->async_wait([this](error_code e) {
         if (!e) accept();
       });
@@ -74,21 +77,24 @@ void HttpServer::Impl::accept() {
       if (refused.size() >= kRefused) refused.erase(refused.begin());
       refused.push_back(std::move(socket));
     } else {
-      asio::post(target.io, [this, &target, s = std::make_shared<Socket>(std::move(socket))] {
-        error_code ignored;
-        s->set_option(asio::ip::tcp::no_delay(true), ignored);
-        Session::make(*this, target, std::move(*s))->start();
-        tick(target);
-      });
+      std::shared_ptr<void> place(&connections,
+                                  [](void* n) { static_cast<std::atomic<size_t>*>(n)->fetch_sub(1); });
+      asio::post(target.io,
+                 [this, &target, place = std::move(place), s = std::make_shared<Socket>(std::move(socket))] {
+                   error_code ignored;
+                   s->set_option(asio::ip::tcp::no_delay(true), ignored);
+                   Session::make(*this, target, std::move(*s), place)->start();
+                   tick(target);
+                 });
     }
     accept();
   });
+  accepting = true;
 }
 
 // Deadlines are looked at four times a second while there are connections; an idle server never wakes up.
 void HttpServer::Impl::tick(Loop& loop) {
   if (loop.ticking || loop.sessions.empty()) return;
-  loop.ticking = true;
   loop.ticker.expires_after(kTick);
   loop.ticker.async_wait([this, &loop](error_code ec) {
     loop.ticking = false;
@@ -101,6 +107,28 @@ void HttpServer::Impl::tick(Loop& loop) {
     }
     tick(loop);
   });
+  loop.ticking = true;
+}
+
+// What leaves a handler, memory that runs out above all, costs the connection of that handler, which goes
+// with the last reference to it. Whatever else the handler would have set up anew is set up here.
+void HttpServer::Impl::run(Loop& loop) {
+  for (;;) {
+    bool running = false;
+    try {
+      if (&loop == loops[0].get()) accept();
+      tick(loop);
+      running = true;
+      loop.io.run();
+      return;
+    } catch (const std::exception& e) {
+      try {
+        log_error("a connection is given up: ", e.what());
+      } catch (const std::bad_alloc&) {  // not even for that
+      }
+    }
+    if (!running) std::this_thread::sleep_for(kPause);
+  }
 }
 
 HttpServer::HttpServer(Core& core, HttpOptions options)
@@ -110,16 +138,7 @@ HttpServer::HttpServer(Core& core, HttpOptions options)
   impl_->accept_pause = std::make_unique<asio::steady_timer>(impl_->loops[0]->io);
   impl_->set_up_tls();
   impl_->listen();
-  impl_->accept();
-  for (auto& loop : impl_->loops)
-    loop->thread = std::thread([&io = loop->io] {
-      for (;;) try {
-          io.run();
-          return;
-        } catch (const std::exception& e) {  // no memory for a connection, which ends with its handler
-          log_error("HTTP: a connection ends early: ", e.what());
-        }
-    });
+  for (auto& loop : impl_->loops) loop->thread = std::thread([this, &l = *loop] { impl_->run(l); });
 }
 
 HttpServer::~HttpServer() {

@@ -38,6 +38,7 @@ struct HttpServer::Impl {
   void listen();
   void accept();
   void tick(Loop& loop);
+  void run(Loop& loop);  // until stop()
 
   const HttpOptions options;
   const Router router;
@@ -50,6 +51,7 @@ struct HttpServer::Impl {
   std::vector<StreamSocket> refused;  // a few connections beyond the limit, that may still read why
   Listener listener;                  // its descriptor is the acceptor's
   size_t next_loop = 0;
+  bool accepting = false;  // an accept is out; of the first loop's thread
 };
 
 }  // namespace pelton::serve

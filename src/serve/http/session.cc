@@ -34,18 +34,21 @@ void take_absolute_form(HttpRequest& r) {
 
 }  // namespace
 
-Session::Session(Impl& server, Impl::Loop& loop, StreamSocket socket)
-    : server_(server), loop_(loop), channel_(std::move(socket), server.tls.get()) {
+Session::Session(Impl& server, Impl::Loop& loop, StreamSocket socket, std::shared_ptr<void> place)
+    : connection_(std::move(place)),
+      server_(server),
+      loop_(loop),
+      channel_(std::move(socket), server.tls.get()) {
   loop_.sessions.push_front(this);
   place_ = loop_.sessions.begin();
 }
 Session::~Session() {
   loop_.sessions.erase(place_);
-  server_.connections.fetch_sub(1);
 }
 
-std::shared_ptr<Session> Session::make(Impl& server, Impl::Loop& loop, StreamSocket socket) {
-  return {new Session(server, loop, std::move(socket)), [&loop](Session* s) {
+std::shared_ptr<Session> Session::make(Impl& server, Impl::Loop& loop, StreamSocket socket,
+                                       std::shared_ptr<void> place) {
+  return {new Session(server, loop, std::move(socket), std::move(place)), [&loop](Session* s) {
             std::unique_ptr<Session> owned(s);
             if (!loop.ended && !loop.io.get_executor().running_in_this_thread())
               asio::post(loop.io, [o = std::move(owned)] {});
@@ -59,10 +62,21 @@ void Session::start() {
       [self = shared_from_this()](error_code ec) { ec ? self->close() : self->next_request(); });
 }
 
+// An answer that cannot be sent for want of memory ends the connection, or the client would wait for ever.
+template <class F>
+void Session::or_close(F&& f) {
+  try {
+    f();
+  } catch (...) {
+    close();
+    throw;
+  }
+}
+
 void Session::respond(HttpResponse&& response) {
-  if (loop_.io.get_executor().running_in_this_thread()) return write(std::move(response));
+  if (loop_.io.get_executor().running_in_this_thread()) return or_close([&] { write(std::move(response)); });
   asio::post(loop_.io, [self = shared_from_this(), r = std::make_shared<HttpResponse>(std::move(response))] {
-    self->write(std::move(*r));
+    self->or_close([&] { self->write(std::move(*r)); });
   });
 }
 
@@ -70,17 +84,19 @@ void Session::respond(HttpResponse&& response) {
 void Session::begin_stream(HttpResponse&& head) {
   asio::post(loop_.io, [self = shared_from_this(), r = std::make_shared<HttpResponse>(std::move(head))] {
     if (!self->channel_.socket().is_open()) return;
-    self->streaming_ = true;
-    self->keep_alive_ = self->keep_alive_ && self->version_11_;
-    self->write_head(*r, self->version_11_);
-    self->pieces_.push_front({std::move(self->head_), nullptr});
-    self->set(State::streaming);
-    self->write_pieces();
+    self->or_close([&] {
+      self->streaming_ = true;
+      self->keep_alive_ = self->keep_alive_ && self->version_11_;
+      self->write_head(*r, self->version_11_);
+      self->pieces_.push_front({std::move(self->head_), nullptr});
+      self->set(State::streaming);
+      self->write_pieces();
+    });
   });
 }
 void Session::stream(std::string piece, bool last) {
   asio::post(loop_.io, [self = shared_from_this(), p = std::move(piece), last]() mutable {
-    self->add_piece(std::move(p), last);
+    self->or_close([&] { self->add_piece(std::move(p), last); });
   });
 }
 

@@ -21,10 +21,12 @@ class Session final : public HttpPeer, public std::enable_shared_from_this<Sessi
   using Impl = HttpServer::Impl;
   using error_code = boost::system::error_code;
 
-  Session(Impl& server, Impl::Loop& loop, StreamSocket socket);
+  // `place`: its destruction gives the connection's place in the server back.
+  Session(Impl& server, Impl::Loop& loop, StreamSocket socket, std::shared_ptr<void> place);
   ~Session() override;
   // The last reference may be dropped by a worker thread: the session still ends on its loop.
-  static std::shared_ptr<Session> make(Impl& server, Impl::Loop& loop, StreamSocket socket);
+  static std::shared_ptr<Session> make(Impl& server, Impl::Loop& loop, StreamSocket socket,
+                                       std::shared_ptr<void> place);
   void start();
 
   void respond(HttpResponse&& response) override;
@@ -46,6 +48,8 @@ class Session final : public HttpPeer, public std::enable_shared_from_this<Sessi
     std::shared_ptr<const void> room;  // in the gate of answers
   };
 
+  template <class F>
+  void or_close(F&& f);
   void set(State s);
   void moved(size_t n);
   void next_request();
@@ -70,6 +74,7 @@ class Session final : public HttpPeer, public std::enable_shared_from_this<Sessi
   void written();
   void linger();
 
+  const std::shared_ptr<void> connection_;
   Impl& server_;
   Impl::Loop& loop_;
   Channel channel_;

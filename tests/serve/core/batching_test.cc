@@ -229,6 +229,30 @@ TEST_CASE("the rate limiter shares resources by priority and never gives out mor
   CHECK(runs_b == 150);
 }
 
+TEST_CASE("small needs that overlap do not keep a large one out for ever") {
+  RateLimiter limiter({{"R", 2}});
+  auto need = [](uint32_t count) { return RateNeed{{{"R", false, count}}, 1}; };
+  const auto first = limiter.join(need(1), "m"), second = limiter.join(need(1), "m"),
+             large = limiter.join(need(2), "m");
+  second->acquire();
+  second->release();
+  first->acquire();
+  std::atomic<bool> large_runs{false}, second_runs{false};
+  std::thread a([&] { large->acquire(), large_runs = true; });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  std::thread b([&] { second->acquire(), second_runs = true; });  // there is room for it, but not its turn
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  CHECK_FALSE(large_runs);
+  CHECK_FALSE(second_runs);
+  first->release();
+  a.join();
+  CHECK(large_runs);
+  CHECK_FALSE(second_runs);
+  large->release();
+  b.join();
+  second->release();
+}
+
 TEST_CASE("metric tags are labels of the series") {
   TestServer s;
   s.folder.model(

@@ -56,6 +56,48 @@ TEST_CASE("steps run in the order of the data, whatever the order in the file") 
   CHECK(server.core->stats().get("one", "1")->success.count.load() == 300);
 }
 
+TEST_CASE("a step is loaded once, by its ensemble or by itself, and fails once") {
+  for (const bool broken : {false, true}) {
+    for (const char* name : {"a", "z"}) {  // before and after its step
+      CAPTURE(broken);
+      CAPTURE(name);
+      TestServer server(add_one);
+      server.backend->broken = broken;
+      server.folder.model("one", io("max_batch_size: 8", "1"));
+      server.folder.model(name, ensemble(step("one", "INPUT0", "OUTPUT0")));
+      RepositoryOptions options;
+      options.load_threads = 1;
+      const auto errors = server.start(options);
+      CHECK(errors.size() == (broken ? 2u : 0u));
+      CHECK(server.backend->loads == 1);
+    }
+  }
+}
+
+TEST_CASE("polling mends the ensembles over a step that is mended, and only those") {
+  TestServer server(add_one);
+  server.backend->broken = true;
+  server.folder.model("one", io("max_batch_size: 8", "1"));
+  server.folder.model("a", ensemble(step("one", "INPUT0", "OUTPUT0")));
+  server.folder.model("over", ensemble(step("a", "INPUT0", "OUTPUT0")));
+  RepositoryOptions options;
+  options.mode = ControlMode::poll;
+  options.poll_seconds = 3600;
+  CHECK(server.start(options).size() == 3);
+  auto& repository = server.core->repository();
+  repository.poll();  // what failed at the start is tried once more
+  const int tried = server.backend->loads;
+  repository.poll();
+  CHECK(server.backend->loads == tried);
+  server.backend->broken = false;
+  server.folder.model("one", io("max_batch_size: 8 # mended", "1"));
+  repository.poll();
+  CHECK_FALSE(server.infer("over", int_tensor({1}, {1, 1})).error);
+  CHECK_FALSE(server.infer("a", int_tensor({1}, {1, 1})).error);
+  CHECK(server.backend->loads == tried + 1);
+  CHECK(repository.all_ready());
+}
+
 TEST_CASE("wiring that cannot work is refused at load") {
   CHECK(load_error(ensemble(step("one", "INPUT0", "OUTPUT0"))) == "accepted");
   CHECK(load_error(ensemble(step("one", "x", "OUTPUT0"))).find("waits for tensor 'x'") != std::string::npos);

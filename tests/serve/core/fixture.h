@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/error.h"
 #include "serve/core/core.h"
 
 namespace pelton::serve::test {
@@ -49,6 +50,8 @@ class TestBackend final : public Backend {
   std::shared_ptr<Engine> load(const ModelConfig&, const ModelDir& dir, int64_t,
                                std::shared_ptr<const void>) const override {
     uploaded = dir.uploaded();
+    ++loads;
+    if (broken) fail(ErrorCode::bad_format, "the test's engine is broken");
     struct TestInstance final : Instance {
       explicit TestInstance(const Work& w) : work(w) {}
       void execute(BatchRun& run) override { work(run); }
@@ -62,6 +65,8 @@ class TestBackend final : public Backend {
     return std::make_shared<TestEngine>(work_);
   }
   mutable std::atomic<bool> uploaded = false;  // the last model that was loaded
+  mutable std::atomic<int> loads = 0;
+  std::atomic<bool> broken = false;  // every load fails
 
  private:
   const Work work_;

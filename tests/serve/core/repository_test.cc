@@ -67,7 +67,9 @@ TEST_CASE("a failed load leaves the old version serving and says why") {
   CHECK_FALSE(s.infer("m", int_tensor({1, 2}, {2})).error);
   s.core->repository().unload("m", false);
   CHECK(state_of(s, "m") == "UNAVAILABLE unloaded");
-  CHECK(s.infer("m", int_tensor({1, 2}, {2})).error->code() == ErrorCode::busy);
+  const auto gone = *s.infer("m", int_tensor({1, 2}, {2})).error;
+  CHECK(gone.code() == ErrorCode::not_found);  // not busy: clients would come again for ever
+  CHECK(gone.message() == "request for unknown model: 'm' has no available versions");
   CHECK(s.core->stats().get("m", "1")->success.count.load() == 3);  // counters survive reloads
 }
 
@@ -186,8 +188,48 @@ TEST_CASE("polling finds new, changed and removed models") {
   CHECK_FALSE(s.infer("a", int_tensor({1, 2, 3}, {3})).error);
   std::filesystem::remove_all(s.folder.path / "b");
   s.core->repository().poll();
-  CHECK(s.infer("b", int_tensor({1}, {1})).error->code() == ErrorCode::busy);
+  CHECK(s.infer("b", int_tensor({1}, {1})).error->code() == ErrorCode::not_found);
   CHECK(error_of([&] { s.core->repository().load("a"); }).find("model control is off") != std::string::npos);
+}
+
+TEST_CASE("a model that is being loaded is busy, whatever was there before") {
+  Latch gate;
+  TestServer s([&](BatchRun& run) {
+    gate.pass();
+    echo(run);
+  });
+  s.folder.model("m", io("model_warmup { name: \"w\" inputs { key: \"INPUT0\" value { data_type: TYPE_INT32 "
+                         "dims: 1 zero_data: true } } }",
+                         "1"));
+  REQUIRE(s.start(explicit_mode()).empty());
+  std::thread load([&] { s.core->repository().load("m"); });
+  gate.wait_for(1);
+  for (const char* version : {"", "1"}) {
+    CAPTURE(version);
+    Answers a;
+    auto r = a.request("m", int_tensor({1}, {1}));
+    r->version = version;
+    s.core->infer(std::move(r));
+    const auto error = *a.wait().at(0).error;
+    CHECK(error.code() == ErrorCode::busy);
+    CHECK(error.message().find("is not ready: it is being loaded") != std::string::npos);
+  }
+  gate.open();
+  load.join();
+  CHECK_FALSE(s.infer("m", int_tensor({1}, {1})).error);
+}
+
+TEST_CASE("once the server stops no model is loaded any more") {
+  TestServer s;
+  s.folder.model("m", io("", "1"));
+  REQUIRE(s.start(explicit_mode()).empty());
+  s.core->repository().load("m");
+  s.core->repository().refuse_loads();
+  CHECK(error_of([&] { s.core->repository().load("m"); }).find("the server is stopping") == 0);
+  CHECK_FALSE(s.infer("m", int_tensor({1}, {1})).error);  // what is there goes on
+  s.core->stop();
+  CHECK(error_of([&] { s.core->repository().load("m"); }).find("the server is stopping") == 0);
+  CHECK(s.backend->loads == 1);
 }
 
 TEST_CASE("warm-up runs before ready and its failure is the load's failure") {

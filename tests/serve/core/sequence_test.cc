@@ -57,6 +57,22 @@ Response send(TestServer& s, uint64_t id, int32_t v, bool start = false, bool en
 
 }  // namespace
 
+TEST_CASE("a deadline passes where it should for a sequence that waits for a place") {
+  TestServer s(accumulate);
+  s.folder.model(
+      "m", sequence_io(std::string("max_sequence_idle_microseconds: 600000000 direct { } ") + kState, 1));
+  REQUIRE(s.start().empty());
+  CHECK_FALSE(send(s, 1, 1, true).error);                      // has the one place, and keeps it
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the instance sleeps
+  Answers a;
+  auto r = part(a, 2, 1, true);
+  r->deadline = Clock::now() + std::chrono::milliseconds(300);
+  s.core->infer(std::move(r));
+  for (int i = 0; i < 5000 && a.finals() == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  REQUIRE(a.finals() == 1);
+  CHECK(a.wait().at(0).error->code() == ErrorCode::deadline);
+}
+
 TEST_CASE("a sequence keeps its state from START to END") {
   for (const char* strategy : {"direct {}", "oldest { max_candidate_sequences: 4 }"}) {
     CAPTURE(strategy);

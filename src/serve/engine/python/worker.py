@@ -10,6 +10,7 @@ import inspect
 import json
 import mmap
 import os
+import select
 import struct
 import sys
 import threading
@@ -348,7 +349,16 @@ class Executions:
             ring.tell()
 
 
+def leave_with_the_server(sock):
+    """Ends the process once the server has gone, whatever the model does: initialize() may take for ever."""
+    end = select.poll()
+    end.register(sock, 0)  # the end is reported without being asked for
+    end.poll()
+    os._exit(0)
+
+
 def main():
+    threading.Thread(target=leave_with_the_server, args=(SOCKET,), daemon=True).start()  # noqa: F821
     link = Link(SOCKET, RING)  # noqa: F821 - set by the starter
     start = link.wait_for(0)
     u = types.ModuleType("triton_python_backend_utils")
