@@ -181,6 +181,9 @@ int run_server(const ServeOptions& options, const BackendTable& backends, bool j
   // the heaps of the threads that load them and leave holes there. With one that stays, they go when they are
   // freed.
   ::mallopt(M_MMAP_THRESHOLD, 4 << 20);
+  // That also ends the following of the other limit, above which the end of a heap goes back to the system:
+  // the pieces of one large message would be new pages for the next.
+  ::mallopt(M_TRIM_THRESHOLD, 64 << 20);
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of its write, not the end
   if (options.log_chosen) set_log_level(options.core.log.level());
   start_log_writer(options.core.log_file);
