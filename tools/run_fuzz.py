@@ -39,7 +39,8 @@ def run_target(build: pathlib.Path, name: str, seconds: int, seed: int) -> bool:
                f"-artifact_prefix={findings}/{name}-", corpus, build / "seeds" / name,
                *([FOUND / name] if (FOUND / name).is_dir() else [])]
     environment = {**os.environ, "LLVM_PROFILE_FILE": str(build / f"{name}.profraw")}
-    result = subprocess.run([str(c) for c in command], capture_output=True, text=True, env=environment)
+    # Texts of findings and of errors may hold any bytes.
+    result = subprocess.run([str(c) for c in command], capture_output=True, text=True, errors="replace", env=environment)
     log = result.stderr
     (build / f"{name}.log").write_text(log)
     runs = re.search(r"stat::number_of_executed_units:\s*(\d+)", log)
