@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string>
 
+#include "base/log.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/mutate.h"
 #include "onnx/import/import.h"
@@ -10,6 +11,9 @@
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t most);
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  // Warnings about a model are no news here.
+  static const bool quiet = (pelton::set_log_level(pelton::LogLevel::off), true);
+  (void)quiet;
   return pelton::fuzz::feed(data, size,
                             [](std::string_view file) { pelton::onnx::import_bytes(file, nullptr, ""); });
 }
