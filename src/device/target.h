@@ -25,7 +25,7 @@ struct Target {
   int sm = 0;               // compute capability times 10
   int multiprocessors = 0;  // 0: unknown, as for a GPU that is named and not present
   int ordinal = 0;          // index of the GPU in this process; never saved
-  std::string product;      // "NVIDIA H200"; empty if unknown
+  std::string product;      // of a CPU too: "NVIDIA H200"; empty if unknown
   bool tf32 = false;        // f32 contractions may round operands to TF32, as the plan's precision says
 };
 
