@@ -240,7 +240,9 @@ TEST_CASE("small needs that overlap do not keep a large one out for ever") {
   std::atomic<bool> large_runs{false}, second_runs{false};
   std::thread a([&] { large->acquire(), large_runs = true; });
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  std::thread b([&] { second->acquire(), second_runs = true; });  // there is room for it, but not its turn
+  std::thread b([&] {
+    second->acquire(), second_runs = true, second->release();
+  });  // there is room for it, but not its turn
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   CHECK_FALSE(large_runs);
   CHECK_FALSE(second_runs);
@@ -250,7 +252,6 @@ TEST_CASE("small needs that overlap do not keep a large one out for ever") {
   CHECK_FALSE(second_runs);
   large->release();
   b.join();
-  second->release();
 }
 
 TEST_CASE("metric tags are labels of the series") {
