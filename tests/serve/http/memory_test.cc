@@ -18,17 +18,18 @@ std::atomic<int> refused{0};
 
 }  // namespace
 
-void* operator new(size_t n) {
+// Not inline: where only one of the three is, GCC takes malloc and free for a mismatch of another's.
+[[gnu::noinline]] void* operator new(size_t n) {
   void* p = nullptr;
   if (n != refused_size.load(std::memory_order_relaxed) || n == 0) p = std::malloc(n ? n : 1);
   if (p) return p;
   ++refused;
   throw std::bad_alloc();
 }
-void operator delete(void* p) noexcept {
+[[gnu::noinline]] void operator delete(void* p) noexcept {
   std::free(p);
 }
-void operator delete(void* p, size_t) noexcept {
+[[gnu::noinline]] void operator delete(void* p, size_t) noexcept {
   std::free(p);
 }
 
