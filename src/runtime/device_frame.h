@@ -61,42 +61,50 @@ class DeviceFrame final : public Frame {
     int64_t bytes = 0, pinned = -1;  // offset in the pinned buffer, or -1: straight into the tensor
   };
 
-  static constexpr uint8_t kPoison = 0xFF;
-  void recover();              // after an error in a run
-  std::string places() const;  // the kernels that may have failed, for a message
-  void poison_results();       // of the run before, so that what a kernel leaves out shows
   Ready& ready(size_t segment);
   void run_segment(size_t segment, const RunOptions& options);
   void run_part(const Ready& ready, const Part& part, const RunOptions& options);
-  // The same into a recording of the stream, its lanes beside each other.
+  void enqueue(const Ready& ready, const Step& step, device::Stream& stream, const RunOptions& options);
+  void grow_device_arena(int64_t bytes);
+  void recover();         // after an error in a run
+  void poison_results();  // of the run before, so that what a kernel leaves out shows
+
+  // device_recording.cc
+  Played& played(const Ready& ready);
+  // Like run_part, into a recording of the stream, its lanes beside each other.
   void record_part(const Ready& ready, const Part& part, const RunOptions& options);
   device::Event& lane_event();  // that nobody of this part has
-  void enqueue(const Ready& ready, const Step& step, device::Stream& stream, const RunOptions& options);
-  void run_on_host(const Ready& ready, const Step& step, const RunOptions& options);
+
+  // device_observe.cc
   void run_observed(const Ready& ready, const Step& step, const RunOptions& options);
   void report_sizes(const Ready& ready, const Step& step, int64_t start_ns, int64_t end_ns,
                     const RunOptions& options) const;
-  Played& played(const Ready& ready);
+  std::string places() const;  // the kernels that may have failed, for a message
 
-  // device_transfer.cc: bytes between host and device.
-  void upload_inputs(const ir::RandomKey& random);
-  void upload_state();
-  void* state_memory(size_t slot, int64_t bytes);  // of a slot that owns storage, at least this large
-  void forget_host_state();
-  void fetch(const std::vector<ir::ValueId>& roots);  // values of this run, to host_; waits
-  void fetch_input(size_t index);
+  // device_host_step.cc
+  void run_on_host(const Ready& ready, const Step& step, const RunOptions& options);
   void host_addresses(const Ready& ready, const Step& step, bool results);
+  void fetch(const std::vector<ir::ValueId>& roots);  // values of this run, to host_; waits
+
+  // device_transfer.cc
+  void upload_inputs(const ir::RandomKey& random);
+  void fetch_input(size_t index);
   void download_results();
   void finish_outputs();
   void check_faults();  // after waiting
-  void finish_state();
+  void clear_faults();
   void* device_address(const Ref& ref, bool needed);
   void* result_buffer(ir::ValueId root, int64_t bytes);
   ir::HostValue host_buffer(ir::ValueId root) const;
   int64_t bytes_of(ir::ValueId root) const;
-  void grow_device_arena(int64_t bytes);
   // A computed value whose bytes host_ does not have.
   bool on_device_only(ir::ValueId root) const;
+
+  // device_state.cc
+  void upload_state();
+  void* state_memory(size_t slot, int64_t bytes);  // of a slot that owns storage, at least this large
+  void forget_host_state();
+  void finish_state();
 
   std::shared_ptr<device::Device> device_;
   std::unique_ptr<device::Stream> own_stream_, adopted_;

@@ -67,6 +67,11 @@ class Frame {
     int64_t bytes = 0;
   };
 
+  // Read as f32 or f64 this is a NaN, as an index it is out of any range.
+  static constexpr uint8_t kPoison = 0xFF;
+  // Below this a run does not enter the thread pool: kernels this small work on the calling thread.
+  static constexpr int64_t kSmallRunBytes = 64 << 10;
+
   Loaded& load(size_t segment);
   void run_segment(size_t segment, const RunOptions& options);
   void run_steps(Loaded& loaded, const RunOptions& options);
@@ -80,6 +85,11 @@ class Frame {
               const RunOptions& options, int64_t slice = -1);
   void allocate_results(const Program& program);
   void finish();
+  // For messages.
+  std::string input_place(size_t index) const;
+  std::string output_place(size_t index) const;
+  void require_bound_size(size_t output, const Bound& bound, DType dtype, const Dims& dims,
+                          int64_t bytes) const;
   void copy_to_bound(size_t output);
   void check_interrupts(const Step& step, const RunOptions& options) const;
   void* address(const Ref& ref);

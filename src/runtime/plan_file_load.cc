@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/plan_file.h"
-
+// Reading plan files: sections are checked, weights mapped or copied, shared with other plans, and made from
+// their packed form where the file holds only that.
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <optional>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -13,107 +12,14 @@
 #include "runtime/late_weights.h"
 #include "runtime/manifest.h"
 #include "runtime/packed_order.h"
+#include "runtime/plan_file.h"
+#include "runtime/plan_file_layout.h"
 #include "runtime/sections.h"
 #include "runtime/weight_store.h"
 
 namespace pelton::runtime {
+
 namespace {
-
-constexpr uint64_t kIndexEntryBytes = 48;
-// Of packed.index: u64 blob, offset in `packed`, bytes and bytes of the name that follows, padded to 8.
-constexpr size_t kPackedEntryBytes = 32;
-constexpr size_t kLeastLeftOut = 4096;  // smaller weights are kept beside their packed form
-
-uint64_t rounded(uint64_t bytes, uint64_t to) {
-  return (bytes + to - 1) / to * to;
-}
-
-Part bytes_of(const std::string& s) {
-  return std::as_bytes(std::span(s.data(), s.size()));
-}
-
-// The offset of a blob whose bytes the file holds only packed.
-constexpr uint64_t kOnlyPacked = UINT64_MAX;
-
-// Blobs in the order they are first used, each content once.
-class BlobWriter {
- public:
-  uint64_t add(const Tensor& t) {
-    LateWeights::instance().ready(t.data());
-    Part bytes(static_cast<const std::byte*>(t.data()), static_cast<size_t>(t.bytes()));
-    Digest digest = sha256(bytes);
-    auto [it, fresh] = numbers_.emplace(digest, blobs_.size());
-    if (fresh) blobs_.push_back({digest, bytes, 0, false});
-    ++blobs_[it->second].uses;
-    return it->second;
-  }
-  // The number of a tensor with these bytes that was added before.
-  std::optional<uint64_t> find(const Tensor& t) const {
-    const auto it =
-        numbers_.find(sha256({static_cast<const std::byte*>(t.data()), static_cast<size_t>(t.bytes())}));
-    return it == numbers_.end() ? std::nullopt : std::optional(it->second);
-  }
-  Part bytes(uint64_t number) const { return blobs_[number].bytes; }
-  size_t uses(uint64_t number) const { return blobs_[number].uses; }
-  void leave_out(uint64_t number) { blobs_[number].left_out = true; }
-  std::string index() const {
-    std::string out;
-    uint64_t at = 0;
-    for (const Blob& b : blobs_) {
-      const uint64_t entry[2] = {b.left_out ? kOnlyPacked : at, b.bytes.size()};
-      out.append(reinterpret_cast<const char*>(b.digest.bytes.data()), b.digest.bytes.size());
-      out.append(reinterpret_cast<const char*>(entry), sizeof entry);
-      if (!b.left_out) at += rounded(b.bytes.size(), kSectionAlignment);
-    }
-    return out;
-  }
-  std::vector<Part> parts() const {
-    std::vector<Part> out;
-    for (const Blob& b : blobs_)
-      if (!b.left_out) out.push_back(b.bytes);
-    return out;
-  }
-
- private:
-  struct Blob {
-    Digest digest;
-    Part bytes;
-    size_t uses;
-    bool left_out;
-  };
-  std::map<Digest, uint64_t> numbers_;
-  std::vector<Blob> blobs_;
-};
-
-// What the file has in the order of kernels, by blob and order.
-using Orders = std::map<std::pair<uint64_t, std::string>, Part>;
-
-// Leaves out the blobs that packed ones stand for. Readers of a late blob are nodes of the graphs themselves:
-// what lies in attributes and sub-graphs is read by anybody.
-void leave_out_packed(const Plan& plan, const std::vector<Packed>& packed, BlobWriter& blobs,
-                      const Orders& orders) {
-  if (orders.empty()) return;
-  std::map<uint64_t, size_t> direct;
-  std::map<uint64_t, bool> alone;
-  for (const ir::Graph* g : {&plan.graph, plan.unguarded ? &plan.unguarded->graph : nullptr})
-    for (ir::NodeId id : g ? g->order() : std::vector<ir::NodeId>{})
-      if ((*g)[id].is("constant") && g->type((*g)[id].outputs[0]).dtype != DType::string)
-        if (const auto blob = blobs.find(*g->constant((*g)[id].outputs[0]))) ++direct[*blob];
-  for (const Packed& p : packed)
-    if (const auto blob = blobs.find(p.source)) {
-      const auto [it, fresh] = alone.emplace(*blob, p.alone);
-      it->second = it->second && p.alone;
-    }
-  for (const auto& [key, bytes] : orders) {
-    const Part plain = blobs.bytes(key.first);
-    if (plain.size() < kLeastLeftOut || !alone[key.first] || direct[key.first] != blobs.uses(key.first) ||
-        !is_invertible(key.second, bytes.size(), plain.size()))
-      continue;
-    std::vector<std::byte> again(plain.size());
-    unpack(key.second, bytes, again.data());
-    if (std::memcmp(again.data(), plain.data(), plain.size()) == 0) blobs.leave_out(key.first);
-  }
-}
 
 class Loader {
  public:
@@ -244,7 +150,7 @@ class Loader {
         bad("packed.index", cat("the packed form of blob ", blob, " does not lie in the section"));
       packed_.push_back({blob, std::string(index.substr(kPackedEntryBytes, name)),
                          file_.subspan(bytes->offset + offset, size)});
-      index.remove_prefix(std::min(index.size(), kPackedEntryBytes + rounded(name, 8)));
+      index.remove_prefix(std::min(index.size(), kPackedEntryBytes + rounded_up(name, kNameAlignment)));
     }
   }
   // Makes packed weights known to the kernels that will ask for them.
@@ -294,54 +200,6 @@ class Loader {
 
 bool is_plan(std::string_view first_bytes) {
   return first_bytes.substr(0, 8) == std::string_view(kPlanMagic, 8);
-}
-
-void save_plan(const Plan& plan, const std::string& path, const Preprocess* pictures,
-               const std::vector<Packed>& packed) {
-  BlobWriter blobs;
-  auto store = [&](const Tensor& t) { return blobs.add(t); };
-  std::string manifest = manifest_text(plan), graph = ir::to_binary(plan.graph, store), unguarded;
-  if (plan.unguarded) unguarded = ir::to_binary(plan.unguarded->graph, store);
-  std::vector<SectionContent> sections;
-  sections.push_back({"manifest", kRequired, kSectionAlignment, {bytes_of(manifest)}});
-  sections.push_back({"graph", kRequired, kSectionAlignment, {bytes_of(graph)}});
-  if (plan.unguarded) sections.push_back({"unguarded", kRequired, kSectionAlignment, {bytes_of(unguarded)}});
-  std::string preprocess, tensor_part;
-  if (pictures) {
-    preprocess = preprocess_text(*pictures);
-    tensor_part = ir::to_binary(pictures->plan->graph, store);
-    sections.push_back({"preprocess", 0, kSectionAlignment, {bytes_of(preprocess)}});
-    sections.push_back({"preprocess.ir", 0, kSectionAlignment, {bytes_of(tensor_part)}});
-  }
-  std::string artifacts;
-  if (plan.artifacts) artifacts = artifacts_bytes(*plan.artifacts);
-  if (!artifacts.empty()) sections.push_back({"artifacts", 0, kSectionAlignment, {bytes_of(artifacts)}});
-  // In the order of the weights, since kernels pack in any order.
-  Orders orders;
-  for (const Packed& p : packed)
-    if (const auto blob = blobs.find(p.source))
-      orders.emplace(std::pair(*blob, p.order), Part(static_cast<const std::byte*>(p.bytes->data()),
-                                                     static_cast<size_t>(p.bytes->bytes())));
-  leave_out_packed(plan, packed, blobs, orders);
-  const std::string weights_index = blobs.index();
-  sections.push_back({"weights.index", kRequired, kSectionAlignment, {bytes_of(weights_index)}});
-  sections.push_back({"weights", kRequired, kPageAlignment, blobs.parts()});
-  std::string packed_index;
-  std::vector<Part> packed_parts;
-  uint64_t at = 0;
-  for (const auto& [key, bytes] : orders) {
-    const uint64_t entry[4] = {key.first, at, bytes.size(), key.second.size()};
-    packed_index.append(reinterpret_cast<const char*>(entry), sizeof entry);
-    packed_index += key.second;
-    packed_index.resize(rounded(packed_index.size(), 8));
-    packed_parts.push_back(bytes);
-    at += rounded(bytes.size(), kSectionAlignment);
-  }
-  if (!orders.empty()) {
-    sections.push_back({"packed.index", 0, kSectionAlignment, {bytes_of(packed_index)}});
-    sections.push_back({"packed", 0, kPageAlignment, packed_parts});
-  }
-  write_sections(path, sections);
 }
 
 std::shared_ptr<const Plan> parse_plan(std::string_view bytes, std::shared_ptr<const void> owner,
