@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// The graph of the binary form: its ops, sizes, values and nodes, checked as they are read.
 #include <algorithm>
-#include <cstring>
 #include <set>
-#include <unordered_map>
 
 #include "ir/binary.h"
+#include "ir/binary_values.h"
 #include "ir/infer.h"
 #include "ir/op.h"
 
@@ -20,12 +20,9 @@ struct BinaryForm {
 
 namespace {
 
-constexpr int kMaxDepth = 64;
-
-class Reader {
+class Reader : private ValueReader {
  public:
-  Reader(std::string_view bytes, FunctionRef<Tensor(uint64_t, DType, const Dims&)> fetch)
-      : bytes_(bytes), fetch_(fetch) {}
+  using ValueReader::ValueReader;
 
   Graph form() {
     if (uint64_t v = u(); v != kBinaryVersion)
@@ -61,133 +58,12 @@ class Reader {
     symbols_->next_fresh = u();
     known_ = *symbols_;
     graph(g);
-    if (at_ != bytes_.size()) bad(cat(bytes_.size() - at_, " bytes follow the graph"));
+    if (left() > 0) bad(cat(left(), " bytes follow the graph"));
     *symbols_ = known_;  // without what inference added
     return g;
   }
 
  private:
-  [[noreturn]] void bad(std::string what) const {
-    fail(ErrorCode::bad_format, std::move(what), cat("byte ", at_, " of the graph"));
-  }
-
-  uint64_t u() {
-    uint64_t v = 0;
-    for (int shift = 0; shift < 70; shift += 7) {
-      if (at_ == bytes_.size()) bad("the graph ends early");
-      auto byte = static_cast<uint8_t>(bytes_[at_++]);
-      if (shift == 63 && byte > 1) break;
-      v |= static_cast<uint64_t>(byte & 0x7f) << shift;
-      if (byte < 0x80) return v;
-    }
-    bad("a number has more than 64 bits");
-  }
-  int64_t s() {
-    uint64_t v = u();
-    return static_cast<int64_t>(v >> 1) ^ -static_cast<int64_t>(v & 1);
-  }
-  // Count of items that take at least `least` bytes each.
-  size_t count(size_t least) {
-    uint64_t n = u();
-    if (n > (bytes_.size() - at_) / least) bad(cat("a list of ", n, " items does not fit"));
-    return static_cast<size_t>(n);
-  }
-  std::string_view raw(size_t size) {
-    if (size > bytes_.size() - at_) bad("the graph ends early");
-    std::string_view v = bytes_.substr(at_, size);
-    at_ += size;
-    return v;
-  }
-  std::string_view text() { return raw(count(1)); }
-  double real() {
-    double v;
-    std::memcpy(&v, raw(8).data(), 8);
-    return v;
-  }
-  template <class E>
-  E choice(uint64_t last, const char* what) {
-    uint64_t v = u();
-    if (v > last) bad(cat("there is no ", what, " ", v));
-    return static_cast<E>(v);
-  }
-  bool flag() { return choice<uint64_t>(1, "flag") != 0; }
-  DType dtype() { return choice<DType>(kDTypeCount - 1, "element type"); }
-
-  Dim dim() {
-    if (!flag()) return Dim(s());
-    std::string_view t = text();
-    auto it = parsed_.find(t);
-    if (it == parsed_.end()) it = parsed_.emplace(t, Dim::parse(t)).first;
-    return it->second;
-  }
-  Shape dims() {
-    Shape shape(count(2));
-    for (Dim& d : shape) d = dim();
-    return shape;
-  }
-
-  Type type(int depth = 0) {
-    if (depth > kMaxDepth) bad("types are nested too deep");
-    Type t;
-    t.kind = choice<TypeKind>(3, "type");
-    switch (t.kind) {
-      case TypeKind::tensor:
-        t.dtype = dtype();
-        t.ranked = flag();
-        t.shape = dims();
-        t.layout.kind = choice<Layout::Kind>(2, "layout");
-        t.layout.block = choice<uint8_t>(64, "block");
-        if ((t.layout.kind == Layout::Kind::blocked) != (t.layout.block > 0) ||
-            (!t.layout.is_plain() && t.shape.size() < 2))
-          bad("a layout does not fit its type");
-        return t;
-      case TypeKind::sequence: {
-        Type element = type(depth + 1);
-        if (!flag()) return Type::sequence(std::move(element));
-        std::vector<Type> items;
-        for (size_t n = count(1); n > 0; --n) items.push_back(type(depth + 1));
-        return Type::sequence_of(std::move(items), std::move(element));
-      }
-      case TypeKind::optional:
-        return Type::optional(type(depth + 1));
-      case TypeKind::token:
-        return Type::token();
-    }
-    return t;
-  }
-
-  Tensor tensor() {
-    DType t = dtype();
-    Dims sizes(count(1));
-    for (int64_t& d : sizes) {
-      uint64_t v = u();
-      if (v > INT64_MAX) bad("a size is too large");
-      d = static_cast<int64_t>(v);
-    }
-    int64_t elements = element_count(sizes);
-    switch (choice<int>(2, "place of a tensor")) {
-      case 0: {
-        if (t == DType::string) bad("strings are not stored as bytes");
-        int64_t size = byte_size(t, elements);
-        if (size > kInlineTensorBytes) bad("a large tensor stands in the graph");
-        Tensor out = Tensor::zeros(t, sizes);
-        std::string_view data = raw(static_cast<size_t>(size));
-        if (size) std::memcpy(out.mutable_data(), data.data(), data.size());
-        return out;
-      }
-      case 1:
-        if (t == DType::string) bad("strings are not stored as bytes");
-        return fetch_(u(), t, sizes);
-      default: {
-        if (t != DType::string || static_cast<uint64_t>(elements) > bytes_.size() - at_)
-          bad("a tensor of strings does not fit");
-        std::vector<std::string> items;
-        for (int64_t i = 0; i < elements; ++i) items.emplace_back(text());
-        return Tensor::of_strings(sizes, std::move(items));
-      }
-    }
-  }
-
   Attr attr() {
     switch (choice<AttrKind>(static_cast<uint64_t>(AttrKind::graph), "attribute kind")) {
       case AttrKind::integer:
@@ -353,14 +229,10 @@ class Reader {
     }
   }
 
-  std::string_view bytes_;
-  FunctionRef<Tensor(uint64_t, DType, const Dims&)> fetch_;
-  size_t at_ = 0;
   int depth_ = 0;
   std::vector<const OpDef*> ops_;
   std::shared_ptr<SymbolTable> symbols_;
   SymbolTable known_;
-  std::unordered_map<std::string_view, Dim> parsed_;
 };
 
 }  // namespace

@@ -7,9 +7,11 @@
 #include "ir/builder.h"
 #include "ir/text.h"
 #include "ir/verify.h"
+#include "support/expect_error.h"
 
 using namespace pelton;
 using namespace pelton::ir;
+using pelton::test::expect_error;
 
 namespace {
 
@@ -61,6 +63,29 @@ TEST_CASE("bad text is refused with its place") {
   CHECK(parse("graph \"g\"() {").find("graph text") != std::string::npos);
   CHECK(parse("graph \"g\"() {\n %0 = constant() {value = tensor<f32[1000000000]>{1}} : f32[1]")
             .find("fewer values") != std::string::npos);
+}
+
+TEST_CASE("numbers that their place cannot hold are refused, not cut") {
+  auto parse = [](std::string_view type, std::string_view value) {
+    parse_attrs(cat("value = tensor<", type, ">{", value, "}"));
+  };
+  parse("i8[3]", "-128, 127, 0");
+  parse("u8[2]", "0, 255");
+  parse("i32[2]", "-2147483648, 2147483647");
+  parse("u64[1]", "18446744073709551615");
+  expect_error(ErrorCode::bad_format, {"128 is no value of type i8", "line 1"}, [&] { parse("i8[1]", "128"); });
+  expect_error(ErrorCode::bad_format, {"-1 is no value of type u16"}, [&] { parse("u16[1]", "-1"); });
+  expect_error(ErrorCode::bad_format, {"2147483648 is no value of type i32"},
+               [&] { parse("i32[1]", "2147483648"); });
+  expect_error(ErrorCode::bad_format, {"expected an integer"}, [&] { parse("i64[1]", "9223372036854775808"); });
+  expect_error(ErrorCode::bad_format, {"expected an integer of 0 or more"},
+               [&] { parse("u64[1]", "18446744073709551616"); });
+  expect_error(ErrorCode::bad_format, {"expected an integer of 0 or more"}, [&] { parse("u64[1]", "-1"); });
+  expect_error(ErrorCode::bad_format, {"there is no input or output 4294967296"}, [] {
+    parse_graph("graph \"g\"(%x: f32[1]) { may alias output 4294967296 input 0 return %x }");
+  });
+  expect_error(ErrorCode::bad_format, {"the range of 'N' is empty"},
+               [] { parse_graph("graph \"g\"(%x: f32[N]) { symbol N in [4, 3] return %x }"); });
 }
 
 TEST_CASE("every attribute kind survives the text") {

@@ -5,11 +5,19 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <vector>
 
+#include "ir/ops/regex_class.h"
+
 namespace pelton::ir {
+
+struct RegexState {
+  enum class Kind : uint8_t { set, split, jump, begin, end, boundary, match } kind;
+  uint32_t next = 0, other = 0;   // split: both
+  std::vector<CodeRange> ranges;  // set
+  bool negated = false;           // set, boundary
+};
 
 class Regex {
  public:
@@ -20,17 +28,7 @@ class Regex {
   bool full_match(std::string_view text) const;
 
  private:
-  friend class RegexParser;
-  struct Range {
-    uint32_t low, high;
-  };
-  struct State {
-    enum class Kind : uint8_t { set, split, jump, begin, end, boundary, match } kind;
-    uint32_t next = 0, other = 0;  // split: both
-    std::vector<Range> ranges;     // set
-    bool negated = false;          // set, boundary
-  };
-  std::vector<State> program_;
+  std::vector<RegexState> program_;
 };
 
 }  // namespace pelton::ir
