@@ -22,7 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOUND = ROOT / "tests" / "fuzz" / "found"  # inputs of old findings, by target
 PARSERS = {  # sources whose lines a target must reach
     "tensor_file": [f"src/tensor/{name}.cc" for name in ("npy", "npy_header", "zip_read", "safetensors", "proto_wire", "tensor_pb",
-                                                         "tensor_pb_messages")],
+                                                         "tensor_pb_messages", "tensor_pb_sparse", "tensor_pb_value")],
     "ir_text": ["src/ir/text_scanner.cc", "src/ir/text_values.cc", "src/ir/text_parse.cc"],
     "plan_file": ["src/ir/binary_bytes.cc", "src/ir/binary_values.cc", "src/ir/binary_read.cc", "src/runtime/manifest.cc",
                   "src/runtime/plan_file_load.cc", "src/runtime/sections.cc"],

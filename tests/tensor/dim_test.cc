@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include "support/expect_error.h"
 #include "tensor/dim.h"
 
 using namespace pelton;
+using pelton::test::expect_error;
 
 TEST_CASE("normal form: sums and products of equal polynomials compare equal") {
   Dim n = Dim::symbol("N"), m = Dim::symbol("M");
@@ -56,4 +58,22 @@ TEST_CASE("overflow is refused, zero absorbs") {
   CHECK_THROWS_AS(element_count(Dims{INT64_MAX, 2}), Error);
   CHECK(element_count(Dims{INT64_MAX, 0, 2}) == 0);
   CHECK_THROWS_AS(element_count(Dims{2, -1}), Error);
+
+  // The least integer over -1 has no value, not even as a coefficient.
+  expect_error(ErrorCode::limit, {"dimension overflow"},
+               [] { Dim::parse("floordiv(-9223372036854775807*N - N, -1*N)"); });
+  CHECK(Dim::parse("floordiv(6*N*M, -1*N)") == Dim::parse("-6*M"));
+}
+
+TEST_CASE("bounds of huge coefficients stay bounds") {
+  SymbolRanges ranges;
+  std::string text;
+  for (const char* symbol : {"A", "B", "C", "D", "E"}) {
+    ranges[symbol] = {0, int64_t{1} << 62};
+    append(text, cat(text.empty() ? "" : " + ", "9223372036854775807*", symbol));
+  }
+  const Dim sum = Dim::parse(text);
+  CHECK(sum.range(ranges) == Range{0, INT64_MAX});
+  CHECK((-sum).range(ranges) == Range{INT64_MIN, 0});
+  CHECK(equal(sum, Dim(0), ranges) == Tri::unknown);
 }
