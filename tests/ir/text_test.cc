@@ -73,11 +73,13 @@ TEST_CASE("numbers that their place cannot hold are refused, not cut") {
   parse("u8[2]", "0, 255");
   parse("i32[2]", "-2147483648, 2147483647");
   parse("u64[1]", "18446744073709551615");
-  expect_error(ErrorCode::bad_format, {"128 is no value of type i8", "line 1"}, [&] { parse("i8[1]", "128"); });
+  expect_error(ErrorCode::bad_format, {"128 is no value of type i8", "line 1"},
+               [&] { parse("i8[1]", "128"); });
   expect_error(ErrorCode::bad_format, {"-1 is no value of type u16"}, [&] { parse("u16[1]", "-1"); });
   expect_error(ErrorCode::bad_format, {"2147483648 is no value of type i32"},
                [&] { parse("i32[1]", "2147483648"); });
-  expect_error(ErrorCode::bad_format, {"expected an integer"}, [&] { parse("i64[1]", "9223372036854775808"); });
+  expect_error(ErrorCode::bad_format, {"expected an integer"},
+               [&] { parse("i64[1]", "9223372036854775808"); });
   expect_error(ErrorCode::bad_format, {"expected an integer of 0 or more"},
                [&] { parse("u64[1]", "18446744073709551616"); });
   expect_error(ErrorCode::bad_format, {"expected an integer of 0 or more"}, [&] { parse("u64[1]", "-1"); });

@@ -48,3 +48,22 @@ TEST_CASE("an attribute that lacks its value is refused") {
   std::string file = model.take();
   expect_error(ErrorCode::bad_format, {"attribute 'body' lacks the value"}, [&] { onnx::parse_model(file); });
 }
+
+TEST_CASE("a file of more messages than anybody needs is refused, initializers counted") {
+  wire::Writer type, shape, value, graph, model;
+  // The graph, its input, the type of that, and a size each: all that may be.
+  const size_t sizes = 5'000'000 - 3;
+  std::string dims;
+  dims.reserve(2 * sizes);
+  for (size_t i = 0; i < sizes; ++i) dims.append("\x0A\x00", 2);
+  shape.bytes(pb::TypeProto_Tensor::shape, dims);
+  type.bytes(pb::TypeProto::tensor_type, shape.data());
+  value.bytes(pb::ValueInfoProto::type, type.data());
+  graph.bytes(pb::GraphProto::input, value.data());
+  model.bytes(pb::ModelProto::graph, graph.data());
+  CHECK(onnx::parse_model(model.data()).graph.inputs[0].type.dims.size() == sizes);
+  wire::Writer too_many;
+  graph.bytes(pb::GraphProto::initializer, "");
+  too_many.bytes(pb::ModelProto::graph, graph.data());
+  expect_error(ErrorCode::limit, {"more than 5000000 messages"}, [&] { onnx::parse_model(too_many.data()); });
+}
