@@ -62,8 +62,8 @@ function(pelton_python_tests folder)
   endforeach()
 endfunction()
 
-# pelton_folder_tests(folder LINKS target...): test_<folder> from tests/<folder>/*_test.cc and harness.cc with the folder's ctest
-# label, and the folder's tests in Python.
+# pelton_folder_tests(folder LINKS target...): test_<folder> from tests/<folder>/*_test.cc and harness*.cc with the folder's
+# ctest label, and the folder's tests in Python.
 function(pelton_folder_tests folder)
   cmake_parse_arguments(ARG "" "" "LINKS" ${ARGN})
   if(NOT PELTON_TESTS)
@@ -75,7 +75,7 @@ function(pelton_folder_tests folder)
   endif()
   string(REPLACE "/" "_" target ${folder})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${folder}/*_test.cc
-       ${CMAKE_SOURCE_DIR}/tests/${folder}/harness.cc)
+       ${CMAKE_SOURCE_DIR}/tests/${folder}/harness*.cc)
   if(sources)
     add_executable(test_${target} ${sources})
     target_include_directories(test_${target} PRIVATE ${CMAKE_SOURCE_DIR}/tests)

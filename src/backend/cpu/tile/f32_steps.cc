@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The f32 steps, once an instruction set.
-#include <cmath>
+// The f32 steps element by element, once an instruction set.
 #include <cstring>
 
+#include "backend/cpu/tile/f32_run_steps.h"
 #include "backend/cpu/tile/step.h"
 #include "tensor/float_types.h"
 
@@ -14,34 +14,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace pelton::backend::cpu::HWY_NAMESPACE {
-#include "backend/cpu/simd/math.inc"
-
-constexpr int64_t kMaxLanes = 16;
-
-HWY_INLINE const float* floats(const void* p) {
-  return static_cast<const float*>(p);
-}
-
-// One operand of a step: a run or one value.
-struct Operand {
-  const float* p;
-  bool one;
-  VF value;
-  HWY_INLINE Operand(const Step& s, int i)
-      : p(floats(s.in[i])), one(s.one[i]), value(s.one[i] ? splat(*floats(s.in[i])) : splat(0.0f)) {}
-  HWY_INLINE VF load(int64_t i) const { return one ? value : hn::LoadU(DF(), p + i); }
-  HWY_INLINE VF load_tail(int64_t i, int64_t count) const {
-    if (one) return value;
-    alignas(64) float buffer[kMaxLanes] = {};
-    for (int64_t k = 0; k < count; ++k) buffer[k] = p[i + k];
-    return hn::Load(DF(), buffer);
-  }
-};
-HWY_INLINE void store_tail(VF v, float* out, int64_t count) {
-  alignas(64) float buffer[kMaxLanes];
-  hn::Store(v, DF(), buffer);
-  for (int64_t k = 0; k < count; ++k) out[k] = buffer[k];
-}
+#include "backend/cpu/tile/operand.inc"
 
 template <class F>
 HWY_INLINE void map1(const Step& s, int64_t n, F f) {
@@ -124,142 +97,6 @@ void select(const Step& s, int64_t n) {
     for (int64_t i = 0; i < n; ++i) out[i] = condition[i] ? x : b[i];
   } else {
     for (int64_t i = 0; i < n; ++i) out[i] = condition[i * stride_c] ? a[i * stride_a] : b[i * stride_b];
-  }
-}
-
-// Reductions keep four running vectors, so the order of sums depends on the length alone (and the ISA). at(i)
-// yields the vector at i, tail(i, count) one whose first `count` lanes count; each place is asked for once,
-// in order.
-template <class F, class G, class At, class Tail>
-HWY_INLINE float reduced(int64_t n, float start, F f, G combine, At at, Tail tail) {
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
-  VF r0 = splat(start), r1 = r0, r2 = r0, r3 = r0;
-  int64_t i = 0;
-  for (; i + 4 * lanes <= n; i += 4 * lanes) {
-    r0 = f(r0, at(i));
-    r1 = f(r1, at(i + lanes));
-    r2 = f(r2, at(i + 2 * lanes));
-    r3 = f(r3, at(i + 3 * lanes));
-  }
-  for (; i + lanes <= n; i += lanes) r0 = f(r0, at(i));
-  if (i < n) {
-    // Only the lanes that exist take part.
-    alignas(64) float keep[kMaxLanes], taken[kMaxLanes];
-    hn::Store(r1, DF(), keep);
-    hn::Store(f(r1, tail(i, n - i)), DF(), taken);
-    for (int64_t k = 0; k < n - i; ++k) keep[k] = taken[k];
-    r1 = hn::Load(DF(), keep);
-  }
-  const VF all = combine(combine(r0, r1), combine(r2, r3));
-  // Pairwise over the lanes; what lies above `width` takes part but is not used.
-  alignas(64) float parts[2 * kMaxLanes] = {};
-  hn::Store(all, DF(), parts);
-  for (int64_t width = lanes / 2; width > 0; width /= 2)
-    hn::Store(combine(hn::Load(DF(), parts), hn::LoadU(DF(), parts + width)), DF(), parts);
-  return parts[0];
-}
-template <class F, class G>
-HWY_INLINE void reduce(const Step& s, int64_t n, float start, F f, G combine) {
-  const Operand a(s, 0);
-  *static_cast<float*>(s.out) = reduced(
-      n, start, f, combine, [&](int64_t i) HWY_ATTR { return hn::LoadU(DF(), a.p + i); },
-      [&](int64_t i, int64_t count) HWY_ATTR { return a.load_tail(i, count); });
-}
-// out = a + b, out2 = its reduction
-template <class F>
-HWY_INLINE void add_reduce(const Step& s, int64_t n, float start, F f) {
-  const Operand a(s, 0), b(s, 1);
-  auto* out = static_cast<float*>(s.out);
-  *static_cast<float*>(s.out2) = reduced(
-      n, start, f, f,
-      [&](int64_t i) HWY_ATTR {
-        const VF sum = hn::Add(a.load(i), b.load(i));
-        hn::StoreU(sum, DF(), out + i);
-        return sum;
-      },
-      [&](int64_t i, int64_t count) HWY_ATTR {
-        const VF sum = hn::Add(a.load_tail(i, count), b.load_tail(i, count));
-        store_tail(sum, out + i, count);
-        return sum;
-      });
-}
-void add_sum(const Step& s, int64_t n) {
-  add_reduce(s, n, 0.0f, [](VF a, VF b) HWY_ATTR { return hn::Add(a, b); });
-}
-void add_max(const Step& s, int64_t n) {
-  add_reduce(s, n, -HUGE_VALF, [](VF a, VF b) HWY_ATTR { return max_nan(a, b); });
-}
-void reduce_sum(const Step& s, int64_t n) {
-  auto add = [](VF a, VF b) HWY_ATTR { return hn::Add(a, b); };
-  reduce(s, n, 0.0f, add, add);
-}
-void reduce_prod(const Step& s, int64_t n) {
-  const float* p = floats(s.in[0]);
-  double product = 1;
-  for (int64_t i = 0; i < n; ++i) product *= p[i];
-  *static_cast<float*>(s.out) = static_cast<float>(product);
-}
-void reduce_max(const Step& s, int64_t n) {
-  auto max = [](VF a, VF b) HWY_ATTR { return max_nan(a, b); };
-  reduce(s, n, -HUGE_VALF, max, max);
-}
-void reduce_min(const Step& s, int64_t n) {
-  auto min = [](VF a, VF b) HWY_ATTR { return min_nan(a, b); };
-  reduce(s, n, HUGE_VALF, min, min);
-}
-void reduce_squares(const Step& s, int64_t n) {
-  const VF center = splat(*floats(s.in[1]));
-  reduce(
-      s, n, 0.0f,
-      [center](VF a, VF x) HWY_ATTR {
-        const VF c = hn::Sub(x, center);
-        return hn::MulAdd(c, c, a);
-      },
-      [](VF a, VF b) HWY_ATTR { return hn::Add(a, b); });
-}
-void exp_sum(const Step& s, int64_t n) {
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
-  const float* p = floats(s.in[0]);
-  auto* out = static_cast<float*>(s.out);
-  const VF shift = splat(*floats(s.in[1]));
-  VF sum0 = splat(0), sum1 = splat(0);
-  int64_t i = 0;
-  for (; i + 2 * lanes <= n; i += 2 * lanes) {
-    const VF x = exp_ps(hn::Sub(hn::LoadU(DF(), p + i), shift));
-    const VF y = exp_ps(hn::Sub(hn::LoadU(DF(), p + i + lanes), shift));
-    hn::StoreU(x, DF(), out + i);
-    hn::StoreU(y, DF(), out + i + lanes);
-    sum0 = hn::Add(sum0, x);
-    sum1 = hn::Add(sum1, y);
-  }
-  alignas(64) float parts[kMaxLanes];
-  hn::Store(hn::Add(sum0, sum1), DF(), parts);
-  for (; i < n; i += lanes) {
-    alignas(64) float buffer[kMaxLanes] = {};
-    const int64_t count = HWY_MIN(lanes, n - i);
-    for (int64_t k = 0; k < count; ++k) buffer[k] = p[i + k];
-    hn::Store(exp_ps(hn::Sub(hn::Load(DF(), buffer), shift)), DF(), buffer);
-    for (int64_t k = 0; k < count; ++k) {
-      out[i + k] = buffer[k];
-      parts[k] += buffer[k];
-    }
-  }
-  for (int64_t width = lanes / 2; width > 0; width /= 2)
-    for (int64_t k = 0; k < width; ++k) parts[k] += parts[k + width];
-  *static_cast<float*>(s.out2) = parts[0];
-}
-void norm_affine(const Step& s, int64_t n) {
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
-  const Operand x(s, 0), mean(s, 1), rstd(s, 2), scale(s, 3), bias(s, 4);
-  auto* out = static_cast<float*>(s.out);
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    const VF y = hn::Mul(hn::Sub(x.load(i), mean.value), rstd.value);
-    hn::StoreU(hn::MulAdd(y, scale.load(i), bias.load(i)), DF(), out + i);
-  }
-  if (i < n) {
-    const VF y = hn::Mul(hn::Sub(x.load_tail(i, n - i), mean.value), rstd.value);
-    store_tail(hn::MulAdd(y, scale.load_tail(i, n - i), bias.load_tail(i, n - i)), out + i, n - i);
   }
 }
 HWY_INLINE uint32_t bf16_bits(float v) {
@@ -385,10 +222,6 @@ COMPARE(le, x <= y)
 COMPARE(gt, x > y)
 COMPARE(ge, x >= y)
 
-struct CodeStep {
-  Code code;
-  StepFunction f;
-};
 constexpr CodeStep kSteps[] = {{Code::neg, neg_step},
                                {Code::abs, abs_step},
                                {Code::sign, sign_step},
@@ -447,22 +280,11 @@ constexpr CodeStep kSteps[] = {{Code::neg, neg_step},
                                {Code::gt, gt_step},
                                {Code::ge, ge_step},
                                {Code::select, select},
-                               {Code::reduce_sum, reduce_sum},
-                               {Code::reduce_max, reduce_max},
-                               {Code::reduce_min, reduce_min},
-                               {Code::reduce_prod, reduce_prod},
-                               {Code::reduce_squares, reduce_squares},
-                               {Code::exp_sum, exp_sum},
-                               {Code::add_sum, add_sum},
-                               {Code::add_max, add_max},
-                               {Code::norm_affine, norm_affine},
                                {Code::round_bf16, round_bf16},
                                {Code::round_f16, round_f16}};
 
 StepFunction find(Code code) {
-  for (const CodeStep& row : kSteps)
-    if (row.code == code) return row.f;
-  return nullptr;
+  return find_step(code, kSteps);
 }
 
 }  // namespace pelton::backend::cpu::HWY_NAMESPACE
@@ -472,7 +294,8 @@ HWY_AFTER_NAMESPACE();
 namespace pelton::backend::cpu {
 
 StepFunction f32_step(Code code, device::CpuIsa isa) {
-  return PELTON_SIMD_PICK(isa, find)(code);
+  const StepFunction f = PELTON_SIMD_PICK(isa, find)(code);
+  return f ? f : f32_run_step(code, isa);
 }
 
 }  // namespace pelton::backend::cpu
