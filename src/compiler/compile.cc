@@ -23,6 +23,7 @@
 #include "passes/siblings.h"
 #include "passes/simplify.h"
 #include "passes/static_shape.h"
+#include "passes/tie.h"
 
 namespace pelton::compiler {
 
@@ -77,6 +78,9 @@ runtime::Plan compile(Graph graph, const device::Target& target, const Options& 
   // Frozen weights only: parameters are constants here.
   if (p.run("fold_norm", [&] { return passes::fold_norm(graph, context); })) clean_up();
   p.print("fold_norm");
+
+  p.run("tie", [&] { return passes::tie(graph, context); });
+  p.print("tie");
 
   const auto compile_f32 = [&](Graph g) {
     Options plain;

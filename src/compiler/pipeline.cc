@@ -11,10 +11,10 @@
 namespace pelton::compiler {
 namespace {
 
-constexpr const char* kPasses[] = {"specialise", "absorb",     "fold",          "static_shape", "simplify",
-                                   "movement",   "cse",        "composites",    "fold_norm",    "quantize",
-                                   "precision",  "low_copies", "product_shape", "siblings",     "decompose",
-                                   "layout",     "fusion",     "merge_updates", "dead_code"};
+constexpr const char* kPasses[] = {"specialise", "absorb",    "fold",       "static_shape",  "simplify",
+                                   "movement",   "cse",       "composites", "fold_norm",     "tie",
+                                   "quantize",   "precision", "low_copies", "product_shape", "siblings",
+                                   "decompose",  "layout",    "fusion",     "merge_updates", "dead_code"};
 
 }  // namespace
 

@@ -2,8 +2,11 @@
 #include "interp/accept.h"
 
 #include <cmath>
+#include <cstdint>
+#include <optional>
 
 #include "interp/plain_sums.h"
+#include "interp/stack.h"
 #include "ir/builder.h"
 #include "ir/numerics.h"
 
@@ -41,16 +44,46 @@ struct Track {
   HostValue truth, forward, backward;
   bool rounded = false;
 };
+using Tracks = std::vector<Track>;
+
+// f on the tensors of each evaluation.
+template <class F>
+Track each_evaluation(const Tracks& values, F&& f) {
+  auto of = [&](HostValue Track::*which) {
+    std::vector<Tensor> tensors;
+    for (const Track& t : values) tensors.push_back((t.*which).tensor);
+    return HostValue(f(tensors));
+  };
+  Track out{of(&Track::truth), of(&Track::forward), of(&Track::backward), false};
+  for (const Track& t : values) out.rounded |= t.rounded;
+  return out;
+}
+
+Graph in_primitives(const Graph& graph);
+
+int64_t item(const Ints& values, size_t i) {
+  return values.empty() ? 0 : values[i];
+}
 
 class Walk {
  public:
   Walk(const Graph& g, const Options& options) : g_(g), options_(options), symbols_(options.symbols) {}
 
   std::vector<Reference> run(const std::vector<HostValue>& inputs) {
+    Tracks tracks;
+    for (const HostValue& v : inputs) tracks.push_back({wide(v), v, v, false});
+    evaluate(std::move(tracks));
+    std::vector<Reference> out;
+    for (ValueId v : g_.outputs) out.push_back(reference(v));
+    return out;
+  }
+
+ private:
+  Tracks evaluate(Tracks inputs) {
     tracks_.resize(g_.value_count());
     for (size_t i = 0; i < inputs.size(); ++i) {
-      bind(g_.inputs[i], inputs[i]);
-      tracks_[g_.inputs[i].index] = {wide(inputs[i]), inputs[i], inputs[i], false};
+      bind(g_.inputs[i], inputs[i].forward);
+      tracks_[g_.inputs[i].index] = std::move(inputs[i]);
     }
     for (const Slot& s : g_.slots) {
       if (!s.initial.defined())
@@ -58,12 +91,10 @@ class Walk {
       tracks_[s.old_value.index] = {wide(s.initial), s.initial, s.initial, false};
     }
     for (NodeId id : g_.order()) step(id);
-    std::vector<Reference> out;
-    for (ValueId v : g_.outputs) out.push_back(reference(v));
+    Tracks out;
+    for (ValueId v : g_.outputs) out.push_back(tracks_[v.index]);
     return out;
   }
-
- private:
   void bind(ValueId v, const HostValue& value) {
     if (value.kind == TypeKind::tensor && value.tensor.defined())
       bind_symbols(g_.type(v), value.tensor.dims(), symbols_, g_.label(v));
@@ -80,8 +111,96 @@ class Walk {
     return o;
   }
 
+  // Bodies as the graph around them: exact in f64, straightforward op by op. The straightforward evaluation
+  // says which way control goes. Nothing where a body never runs, or what runs is none of these.
+  std::optional<Tracks> controlled(NodeId id) {
+    const Node& n = g_[id];
+    Tracks in;
+    for (ValueId v : n.inputs) in.push_back(v ? tracks_[v.index] : Track{});
+    if (n.is("if")) {
+      const bool then = in[0].forward.tensor.get_int(0) != 0;
+      return inside(n.get_graph(then ? "then" : "else"), Tracks(in.begin() + 1, in.end()));
+    }
+    if (n.is("fused")) return inside(n.get_graph("body"), std::move(in));
+    if (n.is("loop")) return loop(n, in);
+    if (n.is("scan")) return scan(n, in);
+    return std::nullopt;
+  }
+  Tracks inside(const Graph& body, Tracks inputs) const {
+    const Graph primitives = in_primitives(body);
+    Options options;
+    options.random = options_.random;
+    options.symbols = symbols_;
+    return Walk(primitives, options).evaluate(std::move(inputs));
+  }
+  static Track constant(Tensor t) { return {HostValue(t), HostValue(t), HostValue(t), false}; }
+  std::optional<Tracks> loop(const Node& n, const Tracks& in) const {
+    const Graph& body = n.get_graph("body");
+    const auto carried = static_cast<size_t>(n.get_int("carried"));
+    const int64_t trips = n.inputs[0] ? in[0].forward.tensor.get_int(0) : INT64_MAX;
+    bool go_on = n.inputs.size() < 2 || !n.inputs[1] || in[1].forward.tensor.get_int(0) != 0;
+    Tracks state(in.begin() + 2, in.end());  // what is carried, then what is captured
+    std::vector<Tracks> stacks(n.outputs.size() - carried);
+    for (int64_t i = 0; i < trips && go_on; ++i) {
+      Tracks arguments{constant(Tensor::scalar<int64_t>(i)), constant(Tensor::scalar<bool>(true))};
+      arguments.insert(arguments.end(), state.begin(), state.end());
+      const Tracks results = inside(body, std::move(arguments));
+      go_on = results[0].forward.tensor.get_int(0) != 0;
+      for (size_t k = 0; k < carried; ++k) state[k] = results[1 + k];
+      for (size_t k = 0; k < stacks.size(); ++k) stacks[k].push_back(results[1 + carried + k]);
+    }
+    state.resize(carried);
+    for (const Tracks& parts : stacks) {
+      if (parts.empty()) return std::nullopt;
+      state.push_back(each_evaluation(parts, [](const auto& t) { return stacked(t, 0, false); }));
+    }
+    return state;
+  }
+  std::optional<Tracks> scan(const Node& n, const Tracks& in) const {
+    const Graph& body = n.get_graph("body");
+    const auto carried = static_cast<size_t>(n.get_int("carried")),
+               scanned = static_cast<size_t>(n.get_int("scanned"));
+    const Ints &axes = n.get_ints("axes"), &reverse = n.get_ints("reverse"),
+               &out_axes = n.get_ints("out_axes"), &out_reverse = n.get_ints("out_reverse");
+    auto axis_of = [&](size_t i) {
+      const int64_t axis = item(axes, i);
+      return axis < 0 ? axis + in[carried + i].forward.tensor.rank() : axis;
+    };
+    const int64_t count = in[carried].forward.tensor.dims()[static_cast<size_t>(axis_of(0))];
+    Tracks state(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(carried));
+    std::vector<Tracks> stacks(n.outputs.size() - carried);
+    for (int64_t t = 0; t < count; ++t) {
+      Tracks arguments = state;
+      for (size_t i = 0; i < scanned; ++i)
+        arguments.push_back(each_evaluation({in[carried + i]}, [&](const auto& x) {
+          return slice_of(x[0], axis_of(i), item(reverse, i) ? count - 1 - t : t);
+        }));
+      arguments.insert(arguments.end(), in.begin() + static_cast<std::ptrdiff_t>(carried + scanned),
+                       in.end());
+      const Tracks results = inside(body, std::move(arguments));
+      for (size_t k = 0; k < carried; ++k) state[k] = results[k];
+      for (size_t k = 0; k < stacks.size(); ++k) stacks[k].push_back(results[carried + k]);
+    }
+    for (size_t k = 0; k < stacks.size(); ++k) {
+      if (stacks[k].empty()) return std::nullopt;
+      int64_t axis = item(out_axes, k);
+      if (axis < 0) axis += stacks[k][0].forward.tensor.rank() + 1;
+      state.push_back(each_evaluation(
+          stacks[k], [&](const auto& t) { return stacked(t, axis, item(out_reverse, k) != 0); }));
+    }
+    return state;
+  }
+
   void step(NodeId id) {
     const Node& n = g_[id];
+    if (n.op->family == Family::control)
+      if (std::optional<Tracks> results = controlled(id)) {
+        for (size_t i = 0; i < n.outputs.size(); ++i) {
+          bind(n.outputs[i], (*results)[i].forward);
+          tracks_[n.outputs[i].index] = std::move((*results)[i]);
+        }
+        return;
+      }
     std::vector<HostValue> forward = plain(id, operands(id, &Track::forward), Order::forward);
     for (size_t i = 0; i < n.outputs.size(); ++i) bind(n.outputs[i], forward[i]);
     std::vector<HostValue> backward = plain(id, operands(id, &Track::backward), Order::backward),

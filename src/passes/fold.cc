@@ -5,6 +5,7 @@
 
 #include "interp/interpreter.h"
 #include "passes/rewrite.h"
+#include "passes/weight_names.h"
 
 namespace pelton::passes {
 
@@ -45,6 +46,51 @@ int64_t result_bytes(const Graph& g, NodeId id) {
   return total;
 }
 
+// `folded` serves all nodes of the kind of `id` that have the same constant for operand.
+void replace_alike(Graph& g, NodeId id, ValueId folded) {
+  const OpDef* op = g[id].op;
+  const Attrs attrs = g[id].attrs;
+  const auto same = [](const auto& a, const auto& b) {
+    return a.first == b.first && equal(a.second, b.second);
+  };
+  for (const Use u : std::vector<Use>(g[g[id].inputs[0]].uses)) {
+    const Node& n = g[u.user];
+    if (n.op == op && std::equal(n.attrs.begin(), n.attrs.end(), attrs.begin(), attrs.end(), same))
+      g.replace_uses(n.outputs[0], folded);
+  }
+}
+
+bool swaps_axes(const Node& n) {
+  return n.is("transpose") && n.get_ints("perm") == Ints{1, 0};
+}
+
+// Whether somebody reads v besides nodes that are folded already.
+bool stays(const Graph& g, ValueId v) {
+  const auto& uses = g[v].uses;
+  return g.is_output(v) || std::any_of(uses.begin(), uses.end(), [&](Use u) {
+           const auto& results = g[u.user].outputs;
+           return std::any_of(results.begin(), results.end(), [&](ValueId r) { return !g.unused(r); });
+         });
+}
+
+// New weights find a rounded or transposed constant by the name of the one that it was made of, which is its
+// own name where that one goes. Another constant that is folded but stays takes none: it would take them
+// alone.
+void pass_names_on(Graph& g, NodeId id, ValueId folded) {
+  const bool cast = g[id].is("cast");
+  for (ValueId v : std::vector<ValueId>(g[id].inputs)) {
+    if (!v) continue;
+    if (!cast && !swaps_axes(g[id])) {
+      if (stays(g, v)) forget_names(g, v);
+      continue;
+    }
+    std::string own;
+    if (cast && !stays(g, v)) own.swap(g.edit(v).name);
+    add_names(g, v, folded, !cast);
+    if (!own.empty()) g.edit(folded).name = own;
+  }
+}
+
 bool fold_node(Graph& g, NodeId id, int64_t max_bytes) {
   if (!foldable(g, id)) return false;
   int64_t input_bytes = 0;
@@ -73,7 +119,9 @@ bool fold_node(Graph& g, NodeId id, int64_t max_bytes) {
     ValueId old = g[id].outputs[i];
     if (g.unused(old)) continue;
     ValueId constant = b.constant(results[i].tensor);
+    if (g[id].is("cast") || swaps_axes(g[id])) replace_alike(g, id, constant);
     g.replace_uses(old, constant);
+    pass_names_on(g, id, constant);
   }
   return true;
 }

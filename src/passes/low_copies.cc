@@ -2,22 +2,11 @@
 #include "passes/low_copies.h"
 
 #include "passes/rewrite.h"
-#include "tensor/float_types.h"
+#include "tensor/narrow.h"
 
 namespace pelton::passes {
 
 using namespace ir;
-
-Tensor low_copy(const Tensor& value, DType low) {
-  PELTON_CHECK(value.dtype() == DType::f32 && (low == DType::f16 || low == DType::bf16), value.str(), " as ",
-               name(low));
-  Tensor out(low, value.dims());
-  const float* from = value.as<float>();
-  auto to = static_cast<uint16_t*>(out.mutable_data());
-  for (int64_t i = 0; i < value.count(); ++i)
-    to[i] = low == DType::f16 ? f16_from_float(from[i]) : bf16_from_float(from[i]);
-  return out;
-}
 
 bool keep_low_copies(Graph& graph) {
   bool changed = false;
@@ -40,7 +29,7 @@ bool keep_low_copies(Graph& graph) {
     copy.name = cat("low.", parameter.name);
     copy.kind = SlotKind::cache;
     copy.type = Type::tensor(low, parameter.type.shape);
-    if (parameter.initial.defined()) copy.initial = low_copy(parameter.initial, low);
+    if (parameter.initial.defined()) copy.initial = narrowed(parameter.initial, low);
     const ValueId old = graph.add_slot(std::move(copy));
     for (NodeId c : casts)
       if (graph[c].get_dtype("to") == low) graph.replace_uses(graph[c].outputs[0], old);

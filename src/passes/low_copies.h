@@ -10,6 +10,5 @@ namespace pelton::passes {
 // that the update which writes the parameter writes it in the same pass. Whoever sets the parameter sets it
 // as well.
 bool keep_low_copies(ir::Graph& graph);
-Tensor low_copy(const Tensor& value, DType low);  // f32 as f16 or bf16
 
 }  // namespace pelton::passes

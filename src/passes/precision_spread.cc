@@ -3,11 +3,10 @@
 // the lower type too, so that it moves half the bytes. What may leave the lower type's range stays as it is.
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "passes/precision.h"
 #include "passes/rewrite.h"
-#include "tensor/float_types.h"
+#include "tensor/narrow.h"
 
 namespace pelton::passes {
 
@@ -116,19 +115,6 @@ bool stays_in_range(const Node& n) {
   return std::find(kWhole.begin(), kWhole.end(), n.op->name) != kWhole.end();
 }
 
-// The constant in the lower type; nothing if a finite value leaves its range.
-std::optional<Tensor> rounded(const Tensor& t, DType low) {
-  Tensor out(low, t.dims());
-  const float* from = t.as<float>();
-  auto to = static_cast<uint16_t*>(out.mutable_data());
-  const uint16_t exponent = low == DType::f16 ? 0x7c00 : 0x7f80;
-  for (int64_t i = 0; i < t.count(); ++i) {
-    to[i] = low == DType::f16 ? f16_from_float(from[i]) : bf16_from_float(from[i]);
-    if ((to[i] & exponent) == exponent && std::isfinite(from[i])) return std::nullopt;
-  }
-  return out;
-}
-
 bool spread(Graph& g, NodeId id, DType low) {
   for (const DataOp& d : kDataOps)
     if (g[id].is(d.name)) return spread_data(g, id, d.data, low);
@@ -138,8 +124,7 @@ bool spread(Graph& g, NodeId id, DType low) {
   ValueId out = n.outputs[0];
   if (!g.type(out).is_tensor() || g.type(out).dtype != DType::f32) return false;
   std::vector<ValueId> inputs;
-  std::vector<std::pair<size_t, Tensor>> constants;
-  std::vector<size_t> parameters;
+  std::vector<size_t> rounded;  // constants and parameters
   bool any = false;
   for (size_t i = 0; i < n.inputs.size(); ++i) {
     ValueId v = n.inputs[i];
@@ -149,12 +134,11 @@ bool spread(Graph& g, NodeId id, DType low) {
       inputs[i] = before;
       any = true;
     } else if (is_parameter(g, v)) {
-      parameters.push_back(i);
+      rounded.push_back(i);
       any |= (n.is("gather") || n.is("pad")) && i == 0;
     } else if (const Tensor* t = g.constant(v)) {
-      std::optional<Tensor> r = rounded(*t, low);
-      if (!r) return false;
-      constants.emplace_back(i, std::move(*r));
+      if (!fits_in(*t, low)) return false;
+      rounded.push_back(i);
       // A table, or a constant that only moves: what it yields is stored low from the start.
       any |= (n.is("gather") && i == 0 && t->count() > 1) || n.is("broadcast_to") || n.is("reshape") ||
              n.is("transpose") || n.is("tile");
@@ -164,8 +148,7 @@ bool spread(Graph& g, NodeId id, DType low) {
   }
   if (!any) return false;
   Builder b(g, id);
-  for (size_t i : parameters) inputs[i] = b.cast(inputs[i], low);
-  for (auto& [i, t] : constants) inputs[i] = b.constant(std::move(t));
+  for (size_t i : rounded) inputs[i] = b.cast(inputs[i], low);
   return computed_low(g, id, inputs, low);
 }
 

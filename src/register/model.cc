@@ -92,7 +92,9 @@ FileKind kind_of_file(const std::string& path) {
 Model load_model(const std::string& path, const CompileOptions& options) {
   Model model;
   model.name = std::filesystem::path(path).filename().string();
-  if (options.hash_source) model.sha256 = sha256(MappedFile(path).bytes()).str();
+  if (options.hash_source)
+    model.sha256 =
+        std::async(std::launch::async, [path] { return sha256(MappedFile(path).bytes()).str(); }).share();
   switch (kind_of_file(path)) {
     case FileKind::plan:
       fail(ErrorCode::usage, "the file is a plan, not a model", path);
@@ -166,7 +168,7 @@ runtime::Plan compile_model(Model model, const device::Target& target, const Com
   runtime::Plan plan = compiler::compile(std::move(model.graph), target, o, registry(), measured);
   if (tactics.changed()) tactics.save(tactics_file);
   plan.source = model.name;
-  plan.source_sha256 = model.sha256;
+  if (model.sha256.valid()) plan.source_sha256 = model.sha256.get();
   for (const auto& [name, text] : options.shapes) plan.options[cat("shape ", name)] = text;
   if (!measured.quantize.samples.empty())
     plan.options["calibrate"] = cat(measured.quantize.samples.size(), " samples, ", tuning.calibration);

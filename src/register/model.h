@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <string>
@@ -23,7 +24,7 @@ struct Model {
   std::string name;                       // file name without folders
   std::map<std::string, int64_t> opsets;  // ONNX
   std::string producer;
-  std::string sha256;  // of the file; only if asked for
+  std::shared_future<std::string> sha256;  // of the file, computed meanwhile; only if asked for
 };
 
 struct CompileOptions {

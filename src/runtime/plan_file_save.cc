@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 
+#include "base/thread_pool.h"
 #include "ir/binary.h"
 #include "runtime/artifacts_section.h"
 #include "runtime/late_weights.h"
@@ -26,10 +27,26 @@ Part bytes_of(const std::string& s) {
 // Blobs in the order they are first used, each content once.
 class BlobWriter {
  public:
+  // Digests of the graph's large constants, on all threads: most of the time that a file takes otherwise.
+  void expect(const ir::Graph& graph) {
+    std::vector<Part> large;
+    for (ir::NodeId id : graph.order())
+      if (const Tensor* t = graph[id].is("constant") ? graph.constant(graph[id].outputs[0]) : nullptr;
+          t && t->dtype() != DType::string && t->bytes() >= kLeastExpected) {
+        LateWeights::instance().ready(t->data());
+        large.push_back(bytes_of(*t));
+      }
+    std::vector<Digest> digests(large.size());
+    parallel_for(0, static_cast<int64_t>(large.size()), 1, [&](int64_t begin, int64_t end) {
+      for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
+        digests[i] = sha256(large[i]);
+    });
+    for (size_t i = 0; i < large.size(); ++i) expected_[{large[i].data(), large[i].size()}] = digests[i];
+  }
   uint64_t add(const Tensor& t) {
     LateWeights::instance().ready(t.data());
-    Part bytes(static_cast<const std::byte*>(t.data()), static_cast<size_t>(t.bytes()));
-    Digest digest = sha256(bytes);
+    const Part bytes = bytes_of(t);
+    const Digest digest = digest_of(bytes);
     auto [it, fresh] = numbers_.emplace(digest, blobs_.size());
     if (fresh) blobs_.push_back({digest, bytes, 0, false});
     ++blobs_[it->second].uses;
@@ -37,8 +54,7 @@ class BlobWriter {
   }
   // The number of a tensor with these bytes that was added before.
   std::optional<uint64_t> find(const Tensor& t) const {
-    const auto it =
-        numbers_.find(sha256({static_cast<const std::byte*>(t.data()), static_cast<size_t>(t.bytes())}));
+    const auto it = numbers_.find(digest_of(bytes_of(t)));
     return it == numbers_.end() ? std::nullopt : std::optional(it->second);
   }
   Part bytes(uint64_t number) const { return blobs_[number].bytes; }
@@ -69,6 +85,15 @@ class BlobWriter {
     size_t uses;
     bool left_out;
   };
+  static constexpr int64_t kLeastExpected = 64 << 10;
+  static Part bytes_of(const Tensor& t) {
+    return {static_cast<const std::byte*>(t.data()), static_cast<size_t>(t.bytes())};
+  }
+  Digest digest_of(Part bytes) const {
+    const auto known = expected_.find({bytes.data(), bytes.size()});
+    return known == expected_.end() ? sha256(bytes) : known->second;
+  }
+  std::map<std::pair<const std::byte*, size_t>, Digest> expected_;
   std::map<Digest, uint64_t> numbers_;
   std::vector<Blob> blobs_;
 };
@@ -108,6 +133,7 @@ void leave_out_packed(const Plan& plan, const std::vector<Packed>& packed, BlobW
 void save_plan(const Plan& plan, const std::string& path, const Preprocess* pictures,
                const std::vector<Packed>& packed) {
   BlobWriter blobs;
+  blobs.expect(plan.graph);
   auto store = [&](const Tensor& t) { return blobs.add(t); };
   std::string manifest = manifest_text(plan), graph = ir::to_binary(plan.graph, store), unguarded;
   if (plan.unguarded) unguarded = ir::to_binary(plan.unguarded->graph, store);

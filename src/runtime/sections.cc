@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <future>
 
 #include "base/error.h"
 #include "base/thread_pool.h"
@@ -35,6 +36,38 @@ uint64_t round_up(uint64_t v, uint64_t alignment) {
 
 std::span<const std::byte> bytes_of(const std::string& s) {
   return std::as_bytes(std::span(s.data(), s.size()));
+}
+
+constexpr std::byte kZeros[kSectionAlignment] = {};
+
+// piecewise_checksum() of a section's parts as they lie in the file. Pieces cross the bounds of parts.
+Checksum checksum_of(const std::vector<Part>& parts) {
+  uint64_t size = 0;
+  std::string piece;
+  std::vector<Checksum> sums;
+  auto feed = [&](std::span<const std::byte> bytes) {
+    size += bytes.size();
+    while (!bytes.empty()) {
+      if (piece.empty() && bytes.size() >= kPiece) {
+        sums.push_back(checksum(bytes.first(kPiece)));
+        bytes = bytes.subspan(kPiece);
+        continue;
+      }
+      size_t take = std::min(kPiece - piece.size(), bytes.size());
+      piece.append(reinterpret_cast<const char*>(bytes.data()), take);
+      bytes = bytes.subspan(take);
+      if (piece.size() == kPiece) {
+        sums.push_back(checksum(bytes_of(piece)));
+        piece.clear();
+      }
+    }
+  };
+  for (const Part& part : parts) {
+    feed(std::span(kZeros).first(round_up(size, kSectionAlignment) - size));
+    feed(part);
+  }
+  if (!piece.empty()) sums.push_back(checksum(bytes_of(piece)));
+  return checksum(std::as_bytes(std::span(sums)));
 }
 
 [[noreturn]] void damaged(std::string what) {
@@ -118,41 +151,25 @@ void write_sections(const std::string& path, const std::vector<SectionContent>& 
     PELTON_CHECK(s.name.size() <= kNameBytes, s.name);
     file.pad_to(s.alignment);
     uint64_t offset = file.size_bytes(), size = 0;
-    // The checksum covers pieces that cross part bounds, so it is computed over the bytes as they lie.
-    std::string piece;
-    std::vector<Checksum> sums;
-    auto feed = [&](std::span<const std::byte> bytes) {
-      size += bytes.size();
-      file.write(bytes);
-      while (!bytes.empty()) {
-        if (piece.empty() && bytes.size() >= kPiece) {
-          sums.push_back(checksum(bytes.first(kPiece)));
-          bytes = bytes.subspan(kPiece);
-          continue;
-        }
-        size_t take = std::min(kPiece - piece.size(), bytes.size());
-        piece.append(reinterpret_cast<const char*>(bytes.data()), take);
-        bytes = bytes.subspan(take);
-        if (piece.size() == kPiece) {
-          sums.push_back(checksum(bytes_of(piece)));
-          piece.clear();
-        }
-      }
-    };
-    static constexpr std::byte zeros[kSectionAlignment] = {};
+    // Of a large section beside the writing.
+    uint64_t total = 0;
+    for (const Part& part : s.parts) total = round_up(total, kSectionAlignment) + part.size();
+    std::future<Checksum> sum =
+        std::async(total >= kForgottenBytes ? std::launch::async : std::launch::deferred,
+                   [&s] { return checksum_of(s.parts); });
     for (const Part& part : s.parts) {
-      feed(std::span(zeros).first(round_up(size, kSectionAlignment) - size));
-      feed(part);
+      file.write(std::span(kZeros).first(round_up(size, kSectionAlignment) - size));
+      file.write(part);
+      size = round_up(size, kSectionAlignment) + part.size();
     }
-    if (!piece.empty()) sums.push_back(checksum(bytes_of(piece)));
-    Checksum sum = checksum(std::as_bytes(std::span(sums)));
+    const Checksum done = sum.get();
     size_t at = kHeaderBytes + i * kEntryBytes;
     std::memcpy(head.data() + at, s.name.data(), s.name.size());
     store(head, at + 16, s.flags);
     store(head, at + 24, offset);
     store(head, at + 32, size);
-    store(head, at + 40, sum.high);
-    store(head, at + 48, sum.low);
+    store(head, at + 40, done.high);
+    store(head, at + 48, done.low);
   }
   store(head, 16, file.size_bytes());
   Checksum table = checksum(bytes_of(head).subspan(kHeaderBytes));

@@ -5,7 +5,7 @@
 
 #include "device/artifacts.h"
 #include "ir/op.h"
-#include "passes/low_copies.h"
+#include "tensor/narrow.h"
 
 namespace pelton::train {
 
@@ -133,8 +133,7 @@ void Program::take_tactics(const std::map<std::string, std::string>& known) {
 void Program::set_state(const std::string& name, const Tensor& value) {
   context_.set_state(slots_.at(name), value);
   if (auto it = low_.find(name); it != low_.end())
-    context_.set_state(it->second,
-                       passes::low_copy(value, executable_->graph().slots[it->second].type.dtype));
+    context_.set_state(it->second, narrowed(value, executable_->graph().slots[it->second].type.dtype));
 }
 
 void Program::share_state(const std::string& name, Program& with, const std::string& of) {
@@ -146,7 +145,7 @@ void Program::share_state(const std::string& name, Program& with, const std::str
   if (other != with.low_.end() && with.executable_->graph().slots[other->second].type == type)
     context_.share_state(low->second, with.context_, other->second);
   else
-    context_.set_state(low->second, passes::low_copy(with.state(of), type.dtype));
+    context_.set_state(low->second, narrowed(with.state(of), type.dtype));
 }
 
 std::vector<std::string> Program::state_names() const {

@@ -274,6 +274,35 @@ def test_refit_of_weights_that_a_plan_has_packed_alone(tmp_path):
     plan.close()
 
 
+@pytest.mark.parametrize("precision, rtol", [("fp32", 1e-5), ("bf16", 2e-2)])
+def test_refit_of_a_tied_embedding_by_either_name(tmp_path, precision, rtol):
+    random = np.random.default_rng(5)
+    table, new = (random.standard_normal((24, 8), dtype=np.float32) for _ in range(2))
+    text = lambda a: ", ".join(repr(float(f)) for f in a.ravel())
+    (tmp_path / "t.plt").write_text(f"""graph "t"(%i: i64[3], %x: f32[2,8]) {{
+  %table = constant() {{value = tensor<f32[24,8]>{{{text(table)}}}}} : f32[24,8]
+  %head = constant() {{value = tensor<f32[8,24]>{{{text(table.T)}}}}} : f32[8,24]
+  %e = gather(%table, %i) {{axis = 0}} : f32[3,8]
+  %y = matmul(%x, %head) : f32[2,24]
+  return %e @"e", %y @"y"
+}}
+""")
+    subprocess.run([LIBRARY.parent / "pelton", "compile", tmp_path / "t.plt", "-o", tmp_path / "t.pelton", "--precision", precision], check=True,
+                   capture_output=True)
+    i, x = np.array([2, 0, 23]), random.standard_normal((2, 8), dtype=np.float32)
+    for name, value in (("table", new), ("head", np.ascontiguousarray(new.T))):
+        plan = Plan(tmp_path / "t.pelton")
+        call("pelton_plan_refit", plan.handle, (c.c_char_p * 1)(name.encode()), c.byref(tensor(value)), c.c_size_t(1))
+        context = plan.context()
+        call("pelton_context_set_input", context, c.c_size_t(0), c.byref(tensor(i)), 0)
+        call("pelton_context_set_input", context, c.c_size_t(1), c.byref(tensor(x)), 0)
+        call("pelton_context_run", context, None)
+        np.testing.assert_allclose(output(context, 0), new[i], rtol=rtol)
+        np.testing.assert_allclose(output(context, 1), x @ new.T, rtol=rtol, atol=10 * rtol)
+        lib.pelton_context_free(context)
+        plan.close()
+
+
 def test_refit_of_a_frozen_plan_is_refused(model, tmp_path):
     subprocess.run([LIBRARY.parent / "pelton", "compile", model, "-o", tmp_path / "f.pelton", "--frozen"], check=True, capture_output=True)
     frozen = Plan(tmp_path / "f.pelton")

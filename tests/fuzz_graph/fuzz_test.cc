@@ -29,6 +29,7 @@
 #include "passes/simplify.h"
 #include "passes/specialise.h"
 #include "passes/static_shape.h"
+#include "passes/tie.h"
 
 using namespace pelton;
 using namespace pelton::fuzz;
@@ -113,6 +114,7 @@ const std::vector<Pass>& all_passes() {
       {"product_shape", on_device(passes::product_shape), Keeps::value},
       {"decompose", passes::decompose, Keeps::value},
       {"absorb", passes::absorb, Keeps::value},
+      {"tie", passes::tie, Keeps::value},
       {"quantize", quantize_all, Keeps::type},
       {"siblings", passes::siblings, Keeps::value},
       {"layout", [](Graph& g, const passes::Context& c) { return passes::layout(g, c); }, Keeps::bits},

@@ -110,3 +110,75 @@ TEST_CASE("special values, exact types and rounded integers") {
   CHECK(interp::judge(r[2], from_ints(DType::i64, {4}, {2, 4, 6, 8})).reason ==
         "got i64[4], expected i32[4]");
 }
+
+TEST_CASE("bodies are judged like what they come to, iteration by iteration") {
+  const Graph loop = parse_graph(R"(graph "g"(%x: f32[2,9], %w: f32[9,9], %n: i64[]) {
+  %r, %rows = loop(%n, _, %x, %w) {body = graph "body"(%i: i64[], %c: bool[], %s: f32[2,9], %w: f32[9,9]) {
+    %p = matmul(%s, %w) : f32[2,9]
+    %t = sigmoid(%p) : f32[2,9]
+    %z = constant() {value = tensor<i64[]>{1}} : i64[]
+    %early = lt(%i, %z) : bool[]
+    %u = if(%early, %t) {then = graph "yes"(%a: f32[2,9]) {
+      %y = exp(%a) : f32[2,9]
+      return %y
+    }, else = graph "no"(%a: f32[2,9]) {
+      %y = tanh(%a) : f32[2,9]
+      return %y
+    }} : f32[2,9]
+    return %c, %u, %t
+  }, carried = 1} : f32[2,9], f32[N,2,9]
+  return %r, %rows
+})");
+  const Graph line = parse_graph(R"(graph "g"(%x: f32[2,9], %w: f32[9,9]) {
+  %0 = matmul(%x, %w) : f32[2,9]
+  %1 = sigmoid(%0) : f32[2,9]
+  %2 = exp(%1) : f32[2,9]
+  %3 = matmul(%2, %w) : f32[2,9]
+  %4 = sigmoid(%3) : f32[2,9]
+  %5 = tanh(%4) : f32[2,9]
+  %6 = matmul(%5, %w) : f32[2,9]
+  %7 = sigmoid(%6) : f32[2,9]
+  %8 = tanh(%7) : f32[2,9]
+  return %8, %1, %4, %7
+})");
+  const Tensor x = numbers(DType::f32, {2, 9}, 1), w = numbers(DType::f32, {9, 9}, 2);
+  const auto got = interp::references(loop, {x, w, Tensor::scalar<int64_t>(3)}),
+             want = interp::references(line, {x, w});
+  CHECK(got[0].truth.same_bytes(want[0].truth));
+  CHECK(got[0].plain.same_bytes(want[0].plain));
+  CHECK(got[0].error == want[0].error);
+  CHECK(got[0].error > 0);
+  REQUIRE(got[1].truth.dims() == Dims{3, 2, 9});
+  for (int64_t i = 0; i < got[1].truth.count(); ++i) {
+    const interp::Reference& step = want[1 + static_cast<size_t>(i / 18)];
+    CHECK(got[1].truth.get_double(i) == step.truth.get_double(i % 18));
+    CHECK(got[1].plain.get_double(i) == step.plain.get_double(i % 18));
+  }
+}
+
+TEST_CASE("a scan backwards is judged like its steps") {
+  const Graph scan = parse_graph(R"(graph "g"(%h: f32[3], %x: f32[3,2]) {
+  %r, %ys = scan(%h, %x) {body = graph "body"(%s: f32[3], %v: f32[3]) {
+    %t = mul(%s, %v) : f32[3]
+    %u = tanh(%t) : f32[3]
+    return %u, %t
+  }, carried = 1, scanned = 1, axes = [1], reverse = [1], out_axes = [1], out_reverse = [1]} : f32[3], f32[3,2]
+  return %r, %ys
+})");
+  const Graph line = parse_graph(R"(graph "g"(%h: f32[3], %a: f32[3], %b: f32[3]) {
+  %0 = mul(%h, %b) : f32[3]
+  %1 = tanh(%0) : f32[3]
+  %2 = mul(%1, %a) : f32[3]
+  %3 = tanh(%2) : f32[3]
+  return %3, %2, %0
+})");
+  const Tensor h = numbers(DType::f32, {3}, 1), x = numbers(DType::f32, {3, 2}, 2);
+  Tensor a(DType::f32, {3}), b(DType::f32, {3});
+  for (int64_t i = 0; i < 3; ++i)
+    a.set_double(i, x.get_double(2 * i)), b.set_double(i, x.get_double(2 * i + 1));
+  const auto got = interp::references(scan, {h, x}), want = interp::references(line, {h, a, b});
+  CHECK(got[0].truth.same_bytes(want[0].truth));
+  CHECK(got[0].error == want[0].error);
+  for (int64_t i = 0; i < 6; ++i)
+    CHECK(got[1].truth.get_double(i) == want[1 + static_cast<size_t>(i % 2)].truth.get_double(i / 2));
+}

@@ -28,6 +28,7 @@
 #include "passes/siblings.h"
 #include "passes/simplify.h"
 #include "passes/static_shape.h"
+#include "passes/tie.h"
 
 using namespace pelton;
 using namespace pelton::ir;
@@ -45,6 +46,7 @@ const std::map<std::string, std::function<bool(Graph&)>>& passes_by_name() {
       {"composites", [](Graph& g) { return passes::composites(g, c); }},
       {"static_shape", [](Graph& g) { return passes::static_shape(g, c); }},
       {"absorb", [](Graph& g) { return passes::absorb(g, c); }},
+      {"tie", [](Graph& g) { return passes::tie(g, c); }},
       {"siblings", [](Graph& g) { return passes::siblings(g, c); }},
       {"fusion", [](Graph& g) { return passes::fusion(g, c); }},
       {"precision", [](Graph& g) { return passes::precision(g, "bf16", c); }},

@@ -2,6 +2,9 @@
 #include "backend/cuda/matmul_call.h"
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <vector>
@@ -9,7 +12,9 @@
 #include "backend/cuda/libraries.h"
 #include "backend/cuda/memory.h"
 #include "backend/cuda/tactics.h"
+#include "base/log.h"
 #include "device/artifacts.h"
+#include "tensor/tensor.h"
 
 namespace pelton::backend::cuda {
 namespace {
@@ -64,7 +69,9 @@ struct Trial {
   DeviceBuffer a, b, c, d, bias, forward, workspace;
 };
 
-DeviceBuffer filled(int64_t bytes) {
+}  // namespace
+
+DeviceBuffer trial_buffer(int64_t bytes) {
   DeviceBuffer out(bytes, "timing a matrix product");
   std::vector<uint16_t> block(1 << 19);
   uint32_t x = 12345;
@@ -80,6 +87,33 @@ DeviceBuffer filled(int64_t bytes) {
   return out;
 }
 
+namespace {
+
+// Whether a row of D is NaN throughout where the row of A holds one: some of the library's kernels make 0 of
+// it in their activation. Leaves A as it was.
+bool keeps_nan(const MatmulProblem& p, const DeviceBuffer& a, const DeviceBuffer& d,
+               const std::function<void(cudaStream_t)>& run) {
+  Tensor nan(p.in, {1}), was(p.in, {1}), row(p.out, {p.n});
+  nan.set_double(0, std::numeric_limits<double>::quiet_NaN());
+  const auto element = static_cast<size_t>(nan.bytes());
+  PELTON_CUDA(cudaMemcpy(was.mutable_data(), a.get(), element, cudaMemcpyDeviceToHost));
+  PELTON_CUDA(cudaMemcpy(a.get(), nan.data(), element, cudaMemcpyHostToDevice));
+  bool kept = false;
+  try {
+    StreamHandle stream = make_stream();
+    run(stream.get());
+    PELTON_CUDA(cudaStreamSynchronize(stream.get()));
+    PELTON_CUDA(
+        cudaMemcpy(row.mutable_data(), d.get(), static_cast<size_t>(row.bytes()), cudaMemcpyDeviceToHost));
+    kept = true;
+    for (int64_t i = 0; i < row.count(); ++i) kept &= std::isnan(row.get_double(i));
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::driver) throw;  // what does not run is left out
+  }
+  PELTON_CUDA(cudaMemcpy(a.get(), was.data(), element, cudaMemcpyHostToDevice));
+  return kept;
+}
+
 }  // namespace
 
 std::string MatmulProblem::key() const {
@@ -93,13 +127,13 @@ std::string MatmulProblem::key() const {
              : gradient_of == Activation::gelu_tanh ? " behind gelu"
                                                     : "",
              sums == Sums::none ? "" : cat(" sums of ", sums == Sums::of_a ? "A " : "B ", name(sums_type)),
-             tf32 ? " tf32" : "", pitch_b ? cat(" rows of B ", pitch_b) : "",
-             pitch_d ? cat(" rows of D ", pitch_d) : "");
+             tf32 ? " tf32" : "", pitch_a ? cat(" rows of A ", pitch_a) : "",
+             pitch_b ? cat(" rows of B ", pitch_b) : "", pitch_d ? cat(" rows of D ", pitch_d) : "");
 }
 
 MatmulCall::MatmulCall(const MatmulProblem& problem) : p_(problem) {
   a_ = p_.transpose_a ? layout(p_.in, p_.k, p_.m, p_.batch, p_.stride_a)
-                      : layout(p_.in, p_.m, p_.k, p_.batch, p_.stride_a);
+                      : layout(p_.in, p_.m, p_.k, p_.batch, p_.stride_a, p_.pitch_a);
   b_ = p_.transpose_b ? layout(p_.b_type(), p_.n, p_.k, p_.batch, p_.stride_b)
                       : layout(p_.b_type(), p_.k, p_.n, p_.batch, p_.stride_b, p_.pitch_b);
   d_ = layout(p_.out, p_.m, p_.n, p_.batch, p_.stride_d, p_.pitch_d);
@@ -208,24 +242,37 @@ bool MatmulCall::choose() {
     best = fastest_in_memory(p_.key(), [&] {
       auto bytes = [&](int64_t elements, DType t) { return byte_size(t, elements); };
       Trial t;
-      t.a = filled(bytes(p_.m * p_.k + (p_.batch - 1) * p_.stride_a, p_.in));
-      t.b = filled(bytes(std::max(p_.n, p_.pitch_b) * p_.k + (p_.batch - 1) * p_.stride_b, p_.b_type()));
-      t.d = filled(bytes(p_.m * std::max(p_.n, p_.pitch_d) + (p_.batch - 1) * p_.stride_d, p_.out));
-      if (p_.residual) t.c = filled(t.d.bytes());
-      if (p_.bias) t.bias = filled(bytes(p_.n, p_.out));
-      if (p_.sums != MatmulProblem::Sums::none) t.bias = filled(bytes(std::max(p_.m, p_.n), p_.sums_type));
-      if (p_.gradient_of == Activation::relu) t.forward = filled(p_.m * mask_pitch(p_.n) / 8);
-      if (p_.gradient_of == Activation::gelu_tanh) t.forward = filled(t.d.bytes());
+      t.a = trial_buffer(bytes(p_.m * std::max(p_.k, p_.pitch_a) + (p_.batch - 1) * p_.stride_a, p_.in));
+      t.b =
+          trial_buffer(bytes(std::max(p_.n, p_.pitch_b) * p_.k + (p_.batch - 1) * p_.stride_b, p_.b_type()));
+      t.d = trial_buffer(bytes(p_.m * std::max(p_.n, p_.pitch_d) + (p_.batch - 1) * p_.stride_d, p_.out));
+      if (p_.residual) t.c = trial_buffer(t.d.bytes());
+      if (p_.bias) t.bias = trial_buffer(bytes(p_.n, p_.out));
+      if (p_.sums != MatmulProblem::Sums::none)
+        t.bias = trial_buffer(bytes(std::max(p_.m, p_.n), p_.sums_type));
+      if (p_.gradient_of == Activation::relu) t.forward = trial_buffer(p_.m * mask_pitch(p_.n) / 8);
+      if (p_.gradient_of == Activation::gelu_tanh) t.forward = trial_buffer(t.d.bytes());
       t.workspace = DeviceBuffer(kWorkspaceBytes, "timing a matrix product");
-      std::vector<Way> ways;
+      auto run_proposal = [&](int i, cudaStream_t stream) {
+        algorithm_ = found[i].algo;
+        workspace_bytes_ = static_cast<int64_t>(found[i].workspaceSize);
+        run(t.a.get(), t.b.get(), t.c.get(), t.d.get(), t.bias.get(), t.workspace.get(), stream,
+            t.forward.get());
+      };
+      std::vector<size_t> sound;
       for (int i = 0; i < count; ++i)
-        ways.push_back({names[static_cast<size_t>(i)], [&, i](cudaStream_t stream) {
-                          algorithm_ = found[i].algo;
-                          workspace_bytes_ = static_cast<int64_t>(found[i].workspaceSize);
-                          run(t.a.get(), t.b.get(), t.c.get(), t.d.get(), t.bias.get(), t.workspace.get(),
-                              stream, t.forward.get());
-                        }});
-      return fastest(p_.key(), ways);
+        if (p_.activation == Activation::none ||
+            keeps_nan(p_, t.a, t.d, [&](cudaStream_t stream) { run_proposal(i, stream); }))
+          sound.push_back(static_cast<size_t>(i));
+      if (sound.empty()) {
+        log_warn(cat("cuBLASLt makes a number of NaN in ", p_.key()));
+        for (int i = 0; i < count; ++i) sound.push_back(static_cast<size_t>(i));
+      }
+      std::vector<Way> ways;
+      for (size_t i : sound)
+        ways.push_back(
+            {names[i], [&, i](cudaStream_t stream) { run_proposal(static_cast<int>(i), stream); }});
+      return sound[fastest(p_.key(), ways)];
     });
   }
   algorithm_ = found[best].algo;

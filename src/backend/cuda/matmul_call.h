@@ -10,6 +10,7 @@
 #include <string>
 
 #include "backend/cuda/handles.h"
+#include "backend/cuda/memory.h"
 #include "tensor/dtype.h"
 
 namespace pelton::backend::cuda {
@@ -23,7 +24,7 @@ struct MatmulProblem {
   int64_t m = 0, n = 0, k = 0, batch = 1;
   bool transpose_a = false, transpose_b = false;     // A is [k, m] in memory, B is [n, k]
   int64_t stride_a = 0, stride_b = 0, stride_d = 0;  // elements between batches; 0: the same matrix for all
-  int64_t pitch_b = 0, pitch_d = 0;                  // elements between rows of B and D; 0: dense
+  int64_t pitch_a = 0, pitch_b = 0, pitch_d = 0;     // elements between rows of A, B and D; 0: dense
   float alpha = 1;
   bool residual = false;  // C, laid out as D; beta is 1
   bool bias = false;      // n values of the type of D
@@ -44,6 +45,9 @@ struct MatmulProblem {
 inline int64_t mask_pitch(int64_t columns) {
   return (columns + 127) / 128 * 128;
 }
+
+// Memory of the current GPU with finite numbers of any type in it, for timing.
+DeviceBuffer trial_buffer(int64_t bytes);
 
 // Immutable after it is made. Any thread.
 class MatmulCall {

@@ -4,6 +4,7 @@
 
 #include "ir/ops/common.h"
 #include "tensor/float_types.h"
+#include "tensor/narrow.h"
 
 namespace pelton::ir {
 namespace {
@@ -64,18 +65,13 @@ double power_of_two(double v, const std::string& round) {
   return std::ldexp(1.0, round == "up" ? e : e - 1);
 }
 
-// The same as the general loop, for whole weight tensors; false for other types.
+// The same as the general loop, for tensors of 16 bits; false for other types.
 bool fast_cast(const Tensor& x, Tensor& out) {
   const DType from = x.dtype(), to = out.dtype();
   auto each = [&](auto read, auto convert, auto* to_data) {
     for (int64_t i = 0; i < x.count(); ++i) to_data[i] = convert(read[i]);
     return true;
   };
-  if (from == DType::f32 && (to == DType::f16 || to == DType::bf16)) {
-    auto data = static_cast<const float*>(x.data());
-    auto result = static_cast<uint16_t*>(out.mutable_data());
-    return to == DType::f16 ? each(data, f16_from_float, result) : each(data, bf16_from_float, result);
-  }
   if (to == DType::f32 && (from == DType::f16 || from == DType::bf16)) {
     auto data = static_cast<const uint16_t*>(x.data());
     auto result = static_cast<float*>(out.mutable_data());
@@ -89,6 +85,7 @@ void eval_cast(EvalContext& c) {
   DType to = c.node.get_dtype("to"), from = x.dtype();
   bool saturate = c.node.get_bool("saturate");
   if (from == to) return c.out(0, x);
+  if (from == DType::f32 && (to == DType::f16 || to == DType::bf16)) return c.out(0, narrowed(x, to));
   Tensor out = to == DType::string ? Tensor(to, x.dims()) : Tensor::zeros(to, x.dims());
   bool to_small = is_float(to) && bits(to) <= 8;
   if (fast_cast(x, out)) return c.out(0, std::move(out));

@@ -192,8 +192,11 @@ void infer_trilu(InferContext& c) {
 }  // namespace
 
 void add_shape(OpRows& rows) {
-  rows.push_back(exact_row(Family::shape, "constant", 0, 0, {{"value", AttrKind::tensor, {}}}, infer_constant,
-                           eval_constant));
+  rows.push_back(exact_row(Family::shape, "constant", 0, 0,
+                           {{"value", AttrKind::tensor, {}},
+                            {"same_names", AttrKind::strings, Attr(Strings{})},
+                            {"transposed_names", AttrKind::strings, Attr(Strings{})}},
+                           infer_constant, eval_constant));
   rows.push_back(exact_row(Family::shape, "reshape", 1, 1, {{"dims", AttrKind::dims, {}}}, infer_reshape,
                            eval_reshape, {"C1: the number of elements stays"}));
   rows.back().alias = AliasRule::view;
