@@ -141,6 +141,32 @@ TEST_CASE("pairs of steps become one, whichever side the value stands on") {
   }
 }
 
+TEST_CASE("rows of a few steps take their own single values along") {
+  // Rows of two outer dims, more of them than go through at once; the last sizes do not fit the caches.
+  for (const Dims& d : {Dims{3, 45, 200}, Dims{2, 1, 193}, Dims{2, 70, 10240}}) {
+    const std::string x = cat("f32", d), by_row = cat("f32", Dims{d[0], d[1], 1}),
+                      by_plane = cat("f32", Dims{d[0], 1, 1}), by_column = cat("f32", Dims{d[1], 1}),
+                      run = cat("f32", Dims{d[2]});
+    const std::string head = cat("%x: ", x, ", %r: ", by_row, ", %p: ", by_plane, ", %c: ", by_column,
+                                 ", %v: ", run, ", %s: f32[1]");
+    const std::string less = cat("bool", Dims{d[0], d[1], 1});
+    for (const std::string& body :
+         {cat("%0 = sigmoid(%r) : ", by_row, " %9 = mul(%x, %0) : ", x),
+          cat("%0 = add(%c, %p) : ", by_row, " %1 = mul(%0, %r) : ", by_row, " %2 = sub(%x, %1) : ", x,
+              " %3 = mul(%2, %s) : ", x, " %9 = add(%3, %v) : ", x),
+          cat("%0 = lt(%r, %p) : ", less, " %1 = select(%0, %c, %r) : ", by_row, " %2 = max(%x, %1) : ", x,
+              " %9 = exp(%2) : ", x),
+          cat("%0 = square(%p) : ", by_plane, " %1 = tanh(%x) : ", x, " %2 = add(%1, %0) : ", x,
+              " %3 = div(%2, %v) : ", x, " %9 = sub(%3, %c) : ", x)})
+      check_node(cat("graph \"g\"(", head, ") { %o = fused(%x, %r, %p, %c, %v, %s) {body = graph \"b\"(",
+                     head, ") { ", body, " return %9 }, kind = \"pointwise\"} : ", x, " return %o }"),
+                 {random(DType::f32, d, 1), random(DType::f32, {d[0], d[1], 1}, 2),
+                  random(DType::f32, {d[0], 1, 1}, 3), random(DType::f32, {d[1], 1}, 4),
+                  random(DType::f32, {d[2]}, 5, 1, 2), random(DType::f32, {1}, 6)},
+                 only("cpu.tile"), Measure::absolute);
+  }
+}
+
 TEST_CASE("a sum and its reduction in one pass") {
   struct Case {
     const char* body;  // yields %1 of type Y

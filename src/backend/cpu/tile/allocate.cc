@@ -152,6 +152,7 @@ void TileCompiler::choose_grain() {
   p_.grain = grain_for(p_.rows * tiles, p_.tile * std::max<int64_t>(1, work));
   if (p_.slots * p_.slot_bytes > 64 << 10) p_.grain = std::max(p_.grain, (p_.rows * tiles + 15) / 16);
   p_.chunks = (p_.rows * tiles + p_.grain - 1) / p_.grain;
+  p_.choose_rows();
 }
 
 }  // namespace pelton::backend::cpu

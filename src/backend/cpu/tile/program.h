@@ -13,6 +13,8 @@
 
 namespace pelton::backend::cpu {
 
+constexpr size_t kMaxRegisters = 192;
+
 struct Register {
   enum Kind : uint8_t { source, constant, buffer } kind = buffer;
   Lane lane = Lane::f32;
@@ -65,13 +67,21 @@ struct Program {
   std::vector<Sink> sinks;
   int slots = 0;  // pieces of tile memory, each tile * 8 bytes at most
   int64_t slot_bytes = 0;
-  int64_t grain = 1;  // tiles of a row times rows, per chunk
+  bool by_rows = false;  // for run_rows: few steps, whose operands advance by one stride from row to row
+  bool light = false;    // and its steps take less time than their memory
+  int64_t grain = 1;     // tiles of a row times rows, per chunk
   int64_t chunks = 1;
   int64_t tiles() const { return has_rows ? 1 : (inner_count + tile - 1) / tile; }  // of one row
   int64_t scratch_bytes() const;  // 0: the tile memory fits the stack
+  void choose_rows();             // sets by_rows and light
 
   void run(const RunArgs& args) const;
 };
+
+// The value of a constant register in its lane.
+void set_constant(const Register& reg, void* to);
+// Rows [begin, end) of a program that runs by rows.
+void run_rows(const Program& program, const RunArgs& args, std::byte* tiles, int64_t begin, int64_t end);
 
 // Joins cheap steps of which the second is the only reader of the first; registers in `results` have a reader
 // outside.

@@ -10,8 +10,7 @@ namespace pelton::backend::cpu {
 namespace {
 
 constexpr int64_t kStackBytes = 64 << 10;
-constexpr int64_t kStartBytes = 512;
-constexpr size_t kMaxRegisters = 192, kMaxOperands = 64, kMaxLoops = 16;
+constexpr size_t kMaxOperands = 64, kMaxLoops = 16;
 
 // Copies or converts elements [begin, begin + count) of the inner run, which `inner` and `strides` describe,
 // to lanes, one contiguous piece at a time.
@@ -62,30 +61,12 @@ class Runner {
       const bool new_row = unit == begin || start == 0;
       if (new_row) seek(row);
       // Along a row the hardware follows by itself.
-      next_ = p_.streams && tiles == 1 && unit + 1 < end;
+      next_ = p_.streams && p_.has_rows && unit + 1 < end;
       run_tile(start, std::min(p_.tile, p_.inner_count - start), new_row);
     }
   }
 
  private:
-  static void set_constant(const Register& reg, uint64_t* to) {
-    const auto f = static_cast<float>(reg.value);
-    const auto i = static_cast<int64_t>(reg.value);
-    const uint8_t b = reg.value != 0;
-    switch (reg.lane) {
-      case Lane::f32:
-        std::memcpy(to, &f, 4);
-        return;
-      case Lane::f64:
-        std::memcpy(to, &reg.value, 8);
-        return;
-      case Lane::i64:
-        std::memcpy(to, &i, 8);
-        return;
-      case Lane::boolean:
-        std::memcpy(to, &b, 1);
-    }
-  }
   // Offsets, in elements, of the row in every operand.
   void seek(int64_t row) {
     std::fill(source_at_, source_at_ + p_.sources.size(), 0);
@@ -124,17 +105,15 @@ class Runner {
       if (!s.direct) store(s, start, n, new_row);
   }
   // While pass `at` over a row runs, its share of the next row comes closer: rows are too short for the
-  // hardware to follow. In a program without reductions only the start of the next row: more would hold up
-  // the loads of this one. An address behind the last row does no harm.
+  // hardware to follow. An address behind the last row does no harm.
   void fetch_ahead(int64_t at) const {
-    if (!p_.has_rows && at > 0) return;
     const auto fetch = [&](const void* base, int64_t row, const std::vector<int64_t>& outer, DType type,
                            bool to_write) {
       if (outer.empty() || outer.back() == 0) return;  // the same row again
       const int64_t width = bits(type) / 8, bytes = p_.inner_count * width;
       const auto* next = static_cast<const char*>(base) + (row + outer.back()) * width;
       const int64_t first = bytes * at / p_.passes / 64 * 64;
-      const int64_t last = p_.has_rows ? bytes * (at + 1) / p_.passes : std::min(bytes, kStartBytes);
+      const int64_t last = bytes * (at + 1) / p_.passes;
       if (to_write)
         for (int64_t b = first; b < last; b += 64) __builtin_prefetch(next + b, 1, 2);
       else
@@ -143,7 +122,6 @@ class Runner {
     for (size_t k = 0; k < p_.sources.size(); ++k)
       if (const Source& s = p_.sources[k]; s.direct && !s.one && s.input >= 0)
         fetch(args_.in[static_cast<size_t>(s.input)], source_at_[k], s.outer, s.dtype, false);
-    if (!p_.has_rows) return;
     for (size_t k = 0; k < p_.sinks.size(); ++k)
       if (const Sink& s = p_.sinks[k]; s.direct) fetch(args_.out[k], sink_at_[k], s.outer, s.dtype, true);
   }
@@ -198,13 +176,32 @@ class Runner {
   const Program& p_;
   const RunArgs& args_;
   std::byte* tiles_;
-  bool next_ = false;  // another row follows
+  bool next_ = false;  // another row of a program with reductions follows
   std::byte* address_[kMaxRegisters];
   uint64_t single_[kMaxRegisters];
   int64_t source_at_[kMaxOperands], sink_at_[kMaxOperands];
 };
 
 }  // namespace
+
+void set_constant(const Register& reg, void* to) {
+  const auto f = static_cast<float>(reg.value);
+  const auto i = static_cast<int64_t>(reg.value);
+  const uint8_t b = reg.value != 0;
+  switch (reg.lane) {
+    case Lane::f32:
+      std::memcpy(to, &f, 4);
+      return;
+    case Lane::f64:
+      std::memcpy(to, &reg.value, 8);
+      return;
+    case Lane::i64:
+      std::memcpy(to, &i, 8);
+      return;
+    case Lane::boolean:
+      std::memcpy(to, &b, 1);
+  }
+}
 
 int64_t Program::scratch_bytes() const {
   const int64_t one = slots * slot_bytes;
@@ -213,12 +210,18 @@ int64_t Program::scratch_bytes() const {
 
 void Program::run(const RunArgs& args) const {
   const int64_t units = rows * tiles(), one = slots * slot_bytes;
+  const auto run = [&](std::byte* tile_memory, int64_t begin, int64_t end) {
+    if (by_rows)
+      run_rows(*this, args, tile_memory, begin, end);
+    else
+      Runner(*this, args, tile_memory).run(begin, end);
+  };
   parallel_for(0, units, grain, [&](int64_t begin, int64_t end) {
     if (one <= kStackBytes) {
       alignas(64) std::byte memory[kStackBytes];
-      Runner(*this, args, memory).run(begin, end);
+      run(memory, begin, end);
     } else {
-      Runner(*this, args, offset(args.scratch, begin / grain * one)).run(begin, end);
+      run(offset(args.scratch, begin / grain * one), begin, end);
     }
   });
 }
