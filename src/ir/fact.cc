@@ -8,6 +8,35 @@
 
 namespace pelton::ir {
 
+bool Fact::holds(const SymbolValues& values) const {
+  int64_t a = left.eval(values), b = right.eval(values);
+  switch (relation) {
+    case Relation::equal:
+      return a == b;
+    case Relation::not_equal:
+      return a != b;
+    case Relation::at_most:
+      return a <= b;
+    case Relation::divisible:
+      return b == -1 || (b != 0 && a % b == 0);  // the least integer % -1 may not be asked
+  }
+  return false;
+}
+
+std::string Fact::str() const {
+  switch (relation) {
+    case Relation::equal:
+      return cat(left.str(), " == ", right.str());
+    case Relation::not_equal:
+      return cat(left.str(), " != ", right.str());
+    case Relation::at_most:
+      return cat(left.str(), " <= ", right.str());
+    case Relation::divisible:
+      return cat(left.str(), " % ", right.str(), " == 0");
+  }
+  return "";
+}
+
 void require_checks(const Graph& graph, const SymbolValues& sizes) {
   for (const Fact& f : graph.checks) {
     std::set<std::string> names;

@@ -4,68 +4,12 @@
 #include <algorithm>
 
 #include "ir/op.h"
-#include "ir/text.h"
 
 namespace pelton::ir {
-
-std::string_view name(AttrKind kind) {
-  static constexpr std::string_view names[] = {"integer", "real",    "boolean", "text",   "dtype", "ints",
-                                               "floats",  "strings", "dims",    "tensor", "graph"};
-  return names[static_cast<size_t>(kind)];
-}
-
-bool equal(const Attr& a, const Attr& b) {
-  if (a.index() != b.index()) return false;
-  if (auto t = std::get_if<Tensor>(&a)) return t->same_bytes(std::get<Tensor>(b));
-  if (auto g = std::get_if<GraphPtr>(&a)) {
-    const GraphPtr& h = std::get<GraphPtr>(b);
-    return *g == h || print(**g) == print(*h);
-  }
-  if (auto d = std::get_if<double>(&a))
-    return cat(*d) == cat(std::get<double>(b));  // NaN equals NaN, -0 is not 0
-  return std::visit(
-      [&](const auto& x) -> bool {
-        using T = std::decay_t<decltype(x)>;
-        if constexpr (std::is_same_v<T, Tensor>)
-          return false;
-        else
-          return x == std::get<T>(b);
-      },
-      a);
-}
 
 std::string_view name(SlotKind kind) {
   static constexpr std::string_view names[] = {"parameter", "optimizer", "cache", "statistic", "counter"};
   return names[static_cast<size_t>(kind)];
-}
-
-bool Fact::holds(const SymbolValues& values) const {
-  int64_t a = left.eval(values), b = right.eval(values);
-  switch (relation) {
-    case Relation::equal:
-      return a == b;
-    case Relation::not_equal:
-      return a != b;
-    case Relation::at_most:
-      return a <= b;
-    case Relation::divisible:
-      return b != 0 && a % b == 0;
-  }
-  return false;
-}
-
-std::string Fact::str() const {
-  switch (relation) {
-    case Relation::equal:
-      return cat(left.str(), " == ", right.str());
-    case Relation::not_equal:
-      return cat(left.str(), " != ", right.str());
-    case Relation::at_most:
-      return cat(left.str(), " <= ", right.str());
-    case Relation::divisible:
-      return cat(left.str(), " % ", right.str(), " == 0");
-  }
-  return "";
 }
 
 bool Node::is(std::string_view op_name) const {

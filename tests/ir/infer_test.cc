@@ -110,3 +110,29 @@ TEST_CASE("only the identity is left out of a graph that is built") {
     b.op("fill", {one}, {{"dims", Shape{2, Dim(-1)}}});
   });
 }
+
+TEST_CASE("a step without an absolute value leaves the size to the run, a count without end is refused") {
+  // Of the three elements such a step takes the one it starts at.
+  Graph slice = inferred(R"(graph "g"(%x: f32[3]) {
+    symbol u0 in [0, 3]
+    %start = constant() {value = tensor<i64[1]>{2}} : i64[1]
+    %end = constant() {value = tensor<i64[1]>{-9}} : i64[1]
+    %axis = constant() {value = tensor<i64[1]>{0}} : i64[1]
+    %step = constant() {value = tensor<i64[1]>{-9223372036854775808}} : i64[1]
+    %y = dynamic_slice(%x, %start, %end, %axis, %step) : f32[u0]
+    return %y
+  })");
+  CHECK_FALSE(size(slice, 0, 0).is_const());
+  for (const char* limit : {"1e+30", "inf"})
+    test::expect_error(ErrorCode::usage, {"range", "cannot count from 0 to"}, [&] {
+      parse_graph(cat(R"(graph "g"() {
+        %a = constant() {value = tensor<f32[]>{0}} : f32[]
+        %b = constant() {value = tensor<f32[]>{)",
+                      limit, R"(}} : f32[]
+        %d = constant() {value = tensor<f32[]>{1}} : f32[]
+        symbol K in [0, 9]
+        %y = range(%a, %b, %d) : f32[K]
+        return %y
+      })"));
+    });
+}

@@ -104,6 +104,7 @@ TEST_CASE("guards and checks hold or not at given sizes, and survive the text") 
   CHECK(Fact{R::divisible, n, m, "a"}.holds(sizes));
   CHECK(!Fact{R::divisible, n, 3, "a"}.holds(sizes));
   CHECK(!Fact{R::divisible, n, 0, "a"}.holds(sizes));
+  CHECK(Fact{R::divisible, INT64_MIN, -1, "a"}.holds(sizes));  // a % b would end the process
   Graph g = parse_graph(R"(graph "g"(%x: f32[N,M]) {
     symbol M in [1, 64]
     symbol N in [1, 64]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Movement ops whose sizes are operands: rows and inference. Where the operands are known, symbolically or as
-// numbers, the result has those sizes; else it gets fresh symbols. Evaluation in dynamic_shape_eval.cc.
+// numbers, the result has those sizes (dynamic_shape_known.cc); else it gets fresh symbols. Evaluation in
+// dynamic_shape_eval.cc.
 #include "ir/ops/dynamic_shape.h"
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include "ir/ops/exact_row.h"
 
 namespace pelton::ir {
+
 namespace {
 
 constexpr auto kShape = ErrorCode::bad_shape;
@@ -22,6 +24,7 @@ std::optional<size_t> vector_length(const InferContext& c, size_t i, std::string
   if (!c.shape(i)[0].is_const()) return std::nullopt;
   return static_cast<size_t>(c.shape(i)[0].value());
 }
+
 constexpr size_t kMaxRank = 64;  // a length from a damaged model must not become a rank
 
 size_t fixed_length(const InferContext& c, size_t i, std::string_view tag) {
@@ -206,7 +209,7 @@ void infer_range(InferContext& c) {
   auto start = c.contents(0), limit = c.contents(1), delta = c.contents(2);
   if (delta && (*delta)[0].is_const())
     c.require((*delta)[0].value() != 0, ErrorCode::usage, "C3", "has delta 0");
-  if (start && limit && delta && (*delta)[0].is_const()) {
+  if (start && limit && delta && (*delta)[0].is_const() && (*delta)[0].value() != INT64_MIN) {
     int64_t step = (*delta)[0].value();
     Dim span = step > 0 ? (*limit)[0] - (*start)[0] : (*start)[0] - (*limit)[0];
     Dim size = Dim::max(0, Dim::ceil_div(span, std::abs(step)));
@@ -221,71 +224,15 @@ void infer_range(InferContext& c) {
   const Tensor *a = c.constant(0), *b = c.constant(1), *d = c.constant(2);
   if (a && b && d && is_float(t)) {
     c.require(d->get_double(0) != 0, ErrorCode::usage, "C3", "has delta 0");
-    double size = std::ceil((b->get_double(0) - a->get_double(0)) / d->get_double(0));
+    const double size = std::ceil((b->get_double(0) - a->get_double(0)) / d->get_double(0));
+    c.require(std::isfinite(size) && size <= 1e12, ErrorCode::usage, "C3",
+              cat("cannot count from ", a->get_double(0), " to ", b->get_double(0), " by ", d->get_double(0)));
     return c.output(0, t, {Dim(static_cast<int64_t>(std::max(0.0, size)))});
   }
   c.output(0, t, {c.fresh_size(0, 0, {})});
 }
 
 }  // namespace
-
-std::optional<SliceDims> normal_slice(const Dim& start, const Dim& end, int64_t step, const Dim& extent,
-                                      const SymbolRanges& ranges) {
-  auto bounded = [&](const Dim& d, const Dim& low, const Dim& high) -> std::optional<Dim> {
-    Range r = d.range(ranges);
-    Dim from_front = d;
-    if (r.max < 0)
-      from_front = extent + d;
-    else if (r.min < 0)
-      return std::nullopt;
-    if (at_most(from_front, low, ranges) == Tri::yes) return low;
-    if (at_most(high, from_front, ranges) == Tri::yes) return high;
-    if (at_most(low, from_front, ranges) != Tri::yes) from_front = Dim::max(low, from_front);
-    return at_most(from_front, high, ranges) == Tri::yes ? from_front : Dim::min(from_front, high);
-  };
-  auto first = step > 0 ? bounded(start, 0, extent) : bounded(start, -1, extent - 1);
-  auto last = step > 0 ? bounded(end, 0, extent) : bounded(end, -1, extent - 1);
-  if (!first || !last) return std::nullopt;
-  Dim span = step > 0 ? *last - *first : *first - *last;
-  Dim size = Dim::ceil_div(span, step > 0 ? step : -step);
-  if (at_most(0, span, ranges) != Tri::yes) size = Dim::max(0, size);
-  return SliceDims{*first, size};
-}
-
-std::optional<Shape> reshape_target(const Shape& from, const Contents& to, bool allow_zero,
-                                    const SymbolRanges& ranges) {
-  Shape out;
-  size_t open = SIZE_MAX;
-  for (size_t d = 0; d < to.size(); ++d) {
-    Dim size = to[d];
-    if (size == Dim(-1)) {
-      open = d;
-      size = 1;
-    } else if (size == Dim(0) && !allow_zero && d < from.size()) {
-      size = from[d];
-    } else if (!size.is_const() && size.range(ranges).min < 0) {
-      return std::nullopt;
-    }
-    out.push_back(size);
-  }
-  if (open == SIZE_MAX) return out;
-  // Sizes that stand on both sides cancel, so that the rest divides symbolically.
-  Shape left = from, right = out;
-  for (size_t d = 0; d < right.size();) {
-    auto twin = std::find(left.begin(), left.end(), right[d]);
-    if (!right[d].is_const() && twin != left.end() && right[d].range(ranges).min > 0) {
-      left.erase(twin);
-      right.erase(right.begin() + static_cast<std::ptrdiff_t>(d));
-    } else {
-      ++d;
-    }
-  }
-  Dim rest = element_count(right);
-  out[open] = rest == Dim(1)   ? element_count(left)
-              : rest == Dim(0) ? Dim(0)
-                               : Dim::floor_div(element_count(left), rest);
-  return out;
-}
 
 void add_dynamic_shape(OpRows& rows) {
   rows.push_back(exact_row(Family::shape, "dynamic_reshape", 2, 2,
