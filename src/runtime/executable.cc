@@ -123,7 +123,7 @@ Context Executable::take(int64_t wait_ns) const {
   if (const auto next = follower()) return next->take(wait_ns);
   std::unique_lock lock(pool_->mutex);
   auto available = [&] {
-    return !pool_->free.empty() || options_.max_contexts <= 0 || pool_->made < options_.max_contexts;
+    return follower() || !pool_->free.empty() || options_.max_contexts <= 0 || pool_->made < options_.max_contexts;
   };
   auto refuse = [&] {
     fail(ErrorCode::busy, cat("all ", options_.max_contexts, " contexts of the plan are in use"), "",
@@ -135,6 +135,10 @@ Context Executable::take(int64_t wait_ns) const {
       pool_->returned.wait(lock, available);
     else if (!pool_->returned.wait_for(lock, std::chrono::nanoseconds(wait_ns), available))
       refuse();
+  }
+  if (const auto next = follower()) {  // while this one waited
+    lock.unlock();
+    return next->take(wait_ns);
   }
   std::unique_ptr<Frame> frame;
   if (!pool_->free.empty()) {
@@ -201,115 +205,6 @@ std::set<const void*> Executable::plain_reads() const {
   std::set<const void*> out;
   region_->plain_reads(out);
   return out;
-}
-
-Context::Context(std::shared_ptr<const Executable> executable, std::unique_ptr<Frame> frame)
-    : executable_(std::move(executable)), frame_(std::move(frame)) {}
-Context::~Context() {
-  if (frame_) executable_->give_back(std::move(frame_));
-}
-Context::Context(Context&&) noexcept = default;
-Context& Context::operator=(Context&& other) noexcept {
-  if (this != &other) {
-    if (frame_) executable_->give_back(std::move(frame_));
-    executable_ = std::move(other.executable_);
-    frame_ = std::move(other.frame_);
-  }
-  return *this;
-}
-
-bool Context::ready(const RunOptions& options) {
-  const Graph& g = executable_->graph();
-  if (g.guards.empty()) return true;
-  frame_->find_sizes({});
-  if (!frame_->breaks_a_guard()) return true;
-  std::vector<HostValue> inputs;
-  for (size_t i = 0; i < g.inputs.size(); ++i) inputs.push_back(frame_->input(i));
-  Context other = executable_->unguarded().context();
-  for (size_t i = 0; i < g.slots.size(); ++i) other.set_state(i, state(i));
-  frame_->adopt_outputs(other.run(inputs, options));
-  for (size_t i = 0; i < g.slots.size(); ++i) set_state(i, other.state(i));
-  return false;
-}
-
-std::vector<HostValue> Context::run(const std::vector<HostValue>& inputs, const RunOptions& options) {
-  follow();
-  const Graph& g = executable_->graph();
-  if (inputs.size() != g.inputs.size())
-    fail(ErrorCode::usage, cat("the plan takes ", g.inputs.size(), " inputs, got ", inputs.size()));
-  for (size_t i = 0; i < inputs.size(); ++i) frame_->set_input(i, inputs[i]);
-  if (ready(options)) frame_->run(options);
-  return frame_->take_outputs();
-}
-
-std::vector<Tensor> Context::run_tensors(const std::vector<Tensor>& inputs, const RunOptions& options) {
-  std::vector<HostValue> values(inputs.begin(), inputs.end());
-  std::vector<Tensor> out;
-  for (HostValue& v : run(values, options)) out.push_back(std::move(v.tensor));
-  return out;
-}
-
-void Context::bind_input(size_t index, Dims dims, const void* data) {
-  const Graph& g = executable_->graph();
-  if (index >= g.inputs.size())
-    fail(ErrorCode::usage, cat("the plan has ", g.inputs.size(), " inputs, got index ", index));
-  const Type& type = g.type(g.inputs[index]);
-  if (!type.is_tensor() || type.dtype == DType::string)
-    fail(ErrorCode::bad_type, cat("an input of type ", type.str(), " cannot be bound"),
-         cat("input '", g[g.inputs[index]].name, "'"));
-  frame_->set_input(index, Tensor::borrow(type.dtype, std::move(dims), data, nullptr));
-}
-
-void Context::bind_device_input(size_t index, Dims dims, const void* data) {
-  const Graph& g = executable_->graph();
-  if (index >= g.inputs.size())
-    fail(ErrorCode::usage, cat("the plan has ", g.inputs.size(), " inputs, got index ", index));
-  frame_->bind_device_input(index, std::move(dims), data);
-}
-
-void Context::bind_device_output(size_t index, void* data, int64_t bytes) {
-  if (size_t count = executable_->graph().outputs.size(); index >= count)
-    fail(ErrorCode::usage, cat("the plan has ", count, " outputs, got index ", index));
-  frame_->bind_device_output(index, data, bytes);
-}
-
-void Context::bind_output(size_t index, void* data, int64_t bytes) {
-  if (size_t count = executable_->graph().outputs.size(); index >= count)
-    fail(ErrorCode::usage, cat("the plan has ", count, " outputs, got index ", index));
-  frame_->bind_output(index, data, bytes);
-}
-
-void Context::run_bound(const RunOptions& options) {
-  follow();
-  if (ready(options)) frame_->run(options);
-}
-
-std::vector<HostValue> Context::outputs() {
-  return frame_->take_outputs();
-}
-
-std::vector<Dims> Context::output_dims() {
-  const Graph& g = executable_->graph();
-  frame_->find_sizes({});
-  std::vector<Dims> out;
-  for (ValueId v : g.outputs) out.push_back(eval(g.type(v).shape, frame_->symbols()));
-  return out;
-}
-
-const Tensor& Context::state(size_t slot) {
-  return frame_->state(slot);
-}
-void Context::set_state(size_t slot, Tensor value) {
-  frame_->set_state(slot, std::move(value));
-}
-void Context::reset_state() {
-  frame_->reset_state();
-}
-void Context::share_state(size_t slot, Context& with, size_t of) {
-  frame_->share_state(slot, *with.frame_, of);
-}
-void Context::end_sharing() {
-  frame_->end_sharing();
 }
 
 }  // namespace pelton::runtime

@@ -59,6 +59,7 @@ void Executable::start_retuning() {
       unused.swap(pool_->free);
       pool_->made -= static_cast<int64_t>(unused.size());
     }
+    pool_->returned.notify_all();  // who waits for a context takes one of the next
     unused.clear();
     region_->forget_programs();
   });

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -184,4 +185,50 @@ TEST_CASE("timings that cannot be read or kept cost nothing but themselves") {
       runtime::Executable::create(plan_from(kThere, registry), registry, kHere, {.retuner = &retuner});
   e->wait_until_tuned();
   CHECK(e->choices().back().implementation == "test.fast");
+}
+
+namespace {
+
+// Times when it is told to.
+class Gated final : public runtime::Retuner {
+ public:
+  explicit Gated(const runtime::Retuner& inner) : inner_(inner) {}
+  runtime::Retuned known(const runtime::Plan& plan, const device::Target& target) const override {
+    return inner_.known(plan, target);
+  }
+  runtime::Retuned time(const runtime::Plan& plan, const device::Target& target,
+                        const std::atomic<bool>& stop) const override {
+    while (!open && !stop) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return inner_.time(plan, target, stop);
+  }
+  std::atomic<bool> open{false};
+
+ private:
+  const runtime::Retuner& inner_;
+};
+
+}  // namespace
+
+TEST_CASE("who waits for a context when the timing ends gets one of what follows") {
+  const backend::Registry registry = ways();
+  Timings timings;
+  const PlanRetuner retuner = timings.retuner(registry);
+  Gated gated(retuner);
+  const auto e = runtime::Executable::create(
+      plan_from(kThere, registry), registry, kHere,
+      {.max_contexts = 1, .wait_ns = int64_t{20} * 1'000'000'000, .retuner = &gated});
+  const runtime::Context held = e->context();
+  std::atomic<bool> got{false};
+  std::thread waiter([&] {
+    try {
+      runtime::Context context = e->context();
+      got = first_result(context) == 2;
+    } catch (const Error&) {  // busy: nobody woke it
+    }
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // it waits by now
+  CHECK_FALSE(got);
+  gated.open = true;
+  waiter.join();
+  CHECK(got);
 }
