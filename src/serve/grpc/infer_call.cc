@@ -54,6 +54,8 @@ class InferCall final : public grpc::ServerUnaryReactor {
     core.infer(std::move(request));
   }
   void OnCancel() override { token_->cancel(); }
+  // Neither of the two waits for anything: the library need not call them on a thread of its own.
+  bool InternalInlineable() override { return true; }
   void OnDone() override {
     if (watch_) {
       std::lock_guard lock(watch_->mutex);
