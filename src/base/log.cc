@@ -93,7 +93,10 @@ void set_log_sink(LogSink sink, void* user) {
 }
 
 void log(LogLevel level, std::string_view message) {
-  if (!log_enabled(level)) return;
+  if (log_enabled(level)) log_always(level, message);
+}
+
+void log_always(LogLevel level, std::string_view message) {
   std::shared_ptr<spdlog::logger> logger;
   {
     std::lock_guard lock(slot().mutex);

@@ -25,6 +25,8 @@ using LogSink = void (*)(void* user, LogLevel level, const char* message);
 void set_log_sink(LogSink sink, void* user);
 
 void log(LogLevel level, std::string_view message);
+// Whatever the level is that was set: what a program of the user's prints, which nobody asked us to judge.
+void log_always(LogLevel level, std::string_view message);
 
 template <class... Args>
 void log_debug(const Args&... args) {

@@ -47,6 +47,14 @@ TEST_CASE("level off silences everything") {
   CHECK_FALSE(log_enabled(LogLevel::off));
 }
 
+TEST_CASE("what is always logged passes any level and keeps its own") {
+  SinkGuard guard;
+  set_log_level(LogLevel::off);
+  log_always(LogLevel::info, "printed {}");
+  REQUIRE(guard.seen.size() == 1);
+  CHECK(guard.seen[0] == std::pair{LogLevel::info, std::string("printed {}")});
+}
+
 TEST_CASE("level names parse and an unknown one is refused with the list") {
   for (auto level :
        {LogLevel::trace, LogLevel::debug, LogLevel::info, LogLevel::warn, LogLevel::error, LogLevel::off})

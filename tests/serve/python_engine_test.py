@@ -246,6 +246,7 @@ class TritonPythonModel:
             pb_utils.MetricFamily("stopped_total", "seen", pb_utils.MetricFamily.COUNTER).Metric().increment(1)
             return sender.send(pb_utils.InferenceResponse(error=pb_utils.TritonError("cancelled", pb_utils.TritonError.CANCELLED)), pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
         for i in range(n):
+            time.sleep(0.01)
             sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT0", np.array([i], np.int32))]))
         sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 '''
@@ -271,6 +272,10 @@ def test_decoupled_senders(serve):
         else:
             seen[answer.id].append(int(result.as_numpy("OUTPUT0")[0]))
     assert seen == {"4": [0, 1, 2, 3], "0": [], "3": [0, 1, 2]}
+    stats = client.get_inference_statistics("many", as_json=True)["model_stats"][0]["inference_stats"]
+    stages = {name: int(stats[name]["ns"]) for name in ("queue", "compute_input", "compute_infer", "compute_output")}
+    assert {stats[name]["count"] for name in stages} == {"3"} and min(stages.values()) > 0, stats
+    assert stages["compute_infer"] >= 70e6 and sum(stages.values()) <= int(stats["success"]["ns"])    # it sleeps 7 x 10 ms
     client.async_stream_infer("many", tensors(grpc, INPUT0=np.array([-1], np.int32)), request_id="crash")
     result, error = got.get(timeout=30)
     assert "ended with status 7" in str(error)

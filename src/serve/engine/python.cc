@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "serve/engine/python_instance.h"
 #include "serve/engine/python_sources.h"
+#include "serve/engine/python_talk.h"
 
 namespace pelton::serve {
 namespace {

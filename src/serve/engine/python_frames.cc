@@ -120,6 +120,10 @@ std::string execute_head(uint64_t batch, std::span<const RequestPtr> requests, c
   return out;
 }
 
+Clock::time_point process_time(uint64_t ns, Clock::time_point least, Clock::time_point most) {
+  return std::clamp(Clock::time_point(std::chrono::nanoseconds(static_cast<int64_t>(ns))), least, most);
+}
+
 uint64_t executed_batch(const Frame& frame) {
   return Reader(frame.head).get<uint64_t>();
 }
@@ -133,12 +137,9 @@ void read_executed(const Frame& frame, const ModelConfig& config, BatchRun& run)
   if (count != run.responses.size())
     fail(ErrorCode::bad_format,
          cat("the model's process answers ", count, " of ", run.responses.size(), " requests"));
-  const auto now = Clock::now();  // the process reads the same clock
-  auto time = [&](uint64_t ns) {
-    return std::clamp(Clock::time_point(std::chrono::nanoseconds(static_cast<int64_t>(ns))), run.start, now);
-  };
-  run.input_end = time(begin);
-  run.infer_end = std::max(run.input_end, time(end));
+  const auto now = Clock::now();
+  run.input_end = process_time(begin, run.start, now);
+  run.infer_end = process_time(end, run.input_end, now);
   for (size_t i = 0; i < count; ++i) {
     Response& r = run.responses[i];
     const auto flags = in.get<uint32_t>(), fields = in.get<uint32_t>(), outputs = in.get<uint32_t>();

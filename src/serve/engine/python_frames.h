@@ -31,4 +31,7 @@ uint64_t executed_batch(const Frame& frame);
 // Fills in the responses and times of `run`. bad_format, bad_type or bad_shape if the frame does not add up.
 void read_executed(const Frame& frame, const ModelConfig& config, BatchRun& run);
 
+// A time of the process, which reads the same clock, kept between the two: a model may send what it likes.
+Clock::time_point process_time(uint64_t ns, Clock::time_point least, Clock::time_point most);
+
 }  // namespace pelton::serve

@@ -27,13 +27,6 @@ struct PythonModel {
   std::shared_ptr<ServerServices> services;
 };
 
-// What a process is told first: what to do ("serve", "complete") and with which file.
-nlohmann::json python_start_message(const char* task, const std::string& file, const std::string& folder,
-                                    bool decoupled);
-void log_from_model(const std::string& model, const nlohmann::json& message);
-[[noreturn]] void fail_from_model(const std::string& model, const nlohmann::json& message);
-WorkerProcess::Printed log_prints_of(const std::string& model);
-
 class PythonInstance final : public Instance {
  public:
   // Starts the process; `engine` is the engine it belongs to.

@@ -180,8 +180,8 @@ class InferenceResponse:
 
 
 class InferenceResponseSender:
-    def __init__(self, key):
-        self._key, self._closed = key, False
+    def __init__(self, key, begun):
+        self._key, self._begun, self._closed = key, begun, False
 
     def send(self, response=None, flags=0):
         if self._closed:
@@ -190,7 +190,7 @@ class InferenceResponseSender:
         if response is None and not final:
             raise TritonModelException("a response sender needs a response or the final flag")
         self._closed = final
-        _link.send_response(self._key, response, final)
+        _link.send_response(self._key, response, final, self._begun)
 
     def is_cancelled(self):
         return _link.ask({"op": "cancelled", "key": self._key})["value"]
@@ -198,7 +198,7 @@ class InferenceResponseSender:
 
 class InferenceRequest:
     # What requests from clients leave as it is.
-    _flags, _timeout, _key, _sender, _release, _trace = 0, 0, None, None, 1, InferenceTrace()
+    _flags, _timeout, _key, _begun, _sender, _release, _trace = 0, 0, None, 0, None, 1, InferenceTrace()
 
     def __init__(self, request_id="", correlation_id=0, inputs=None, requested_output_names=None, model_name="",
                  model_version=-1, flags=0, timeout=0, preferred_memory=None, trace=None, parameters=None):
@@ -244,7 +244,7 @@ class InferenceRequest:
         if not _link.decoupled:
             raise TritonModelException("a response sender needs model_transaction_policy { decoupled: true }")
         if self._sender is None:
-            self._sender = InferenceResponseSender(self._key)
+            self._sender = InferenceResponseSender(self._key, self._begun)
         return self._sender
 
     def is_cancelled(self):

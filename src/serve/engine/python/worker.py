@@ -186,9 +186,11 @@ class Link:
             return {"error": r.error().message(), "code": r.error().code()}
         return {"outputs": self.describe(r.output_tensors(), blobs), "parameters": r._parameters}
 
-    def send_response(self, key, r, final):
-        blobs = []
-        self.tell({"op": "response", "key": key, "response": self.response(r, blobs), "final": final}, blobs)
+    def send_response(self, key, r, final, begun):
+        """`begun`: when the execution of the request began."""
+        blobs, now = [], time.monotonic_ns()
+        self.tell({"op": "response", "key": key, "response": self.response(r, blobs), "final": final,
+                   "begun": begun, "ended": now}, blobs)
 
     def infer(self, request, decoupled):
         blobs = []
@@ -321,6 +323,8 @@ class Executions:
         batch, requests = self.requests(buffer, head, data)
         ring.begin(batch)
         begun = time.monotonic_ns()
+        for r in requests if self.decoupled else ():
+            r._begun = begun
         try:
             result = model.execute(requests)
             if inspect.iscoroutine(result):
