@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "serve/core/repository.h"
+#include "serve/core/model_plan.h"
 
 namespace pelton::serve {
 namespace {

@@ -14,8 +14,8 @@
 #include <thread>
 #include <vector>
 
-#include "serve/core/executor.h"
 #include "serve/core/model.h"
+#include "serve/core/reaper.h"
 
 namespace pelton::serve {
 
@@ -45,22 +45,6 @@ struct IndexEntry {
 struct LoadOverride {
   std::optional<std::string> config_json;
   std::map<std::string, std::string> files;  // relative path -> content
-};
-
-// Destroys models in a thread of its own: the last reference may be dropped by one of a model's workers,
-// which cannot join itself.
-class Reaper {
- public:
-  std::shared_ptr<const Model> adopt(std::shared_ptr<Reaper> self, std::unique_ptr<Model> model);
-  // Waits until every adopted model is gone.
-  void wait();
-  void finish() { executor_.finish(); }
-
- private:
-  Executor executor_{1};
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  int live_ = 0;
 };
 
 struct ModelPlan;
@@ -138,6 +122,7 @@ class Repository {
   std::map<std::string, std::string> scan() const;  // model -> folder
   std::shared_ptr<Entry> entry(const std::string& name);
   void refuse_if_stopping(const std::string& name) const;  // with mutex_ held
+  void poll_until_stopped();
   void load_entry(const std::string& name, Entry& e, const std::string& path, const LoadOverride& changes,
                   Clock::time_point since);
   void load_folder(const std::string& name, Entry& e, const std::string& path, const std::string& folder,
@@ -169,19 +154,5 @@ class Repository {
   bool stopping_ = false;       // ends the poller
   bool refuses_loads_ = false;  // guarded by mutex_
 };
-
-// The configuration of a model folder: config.pbtxt or its override, the name checked, the backend found, the
-// rest completed from the files. Returns the tree and the versions to load by its policy.
-struct ModelPlan {
-  ModelConfig config;
-  std::shared_ptr<const void> prepared;  // what completing opened, for prepared_version
-  int64_t prepared_version = -1;
-  std::vector<int64_t> versions;  // 0: a bare model file, served as version 1
-};
-// `before_use` sees the configuration before the backend touches a file.
-ModelPlan plan_model(const std::string& name, const ModelDir& dir,
-                     const std::optional<std::string>& config_json, bool complete,
-                     const BackendTable& backends,
-                     const std::function<void(const Node&, const Backend&)>& before_use = {});
 
 }  // namespace pelton::serve

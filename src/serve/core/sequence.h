@@ -26,6 +26,8 @@
 
 namespace pelton::serve {
 
+std::string to_text(const SequenceId& id);  // for messages
+
 class SequenceScheduler final : public Scheduler {
  public:
   // `config` outlives the scheduler; initial states are read from `dir`.
@@ -63,11 +65,14 @@ class SequenceScheduler final : public Scheduler {
     std::vector<char> ends;              // the request carries END
   };
 
+  void read_initial_states(const ModelDir& dir);
+
   // All of these hold the lock.
   std::optional<Error> accept(RequestPtr& request, Clock::time_point now, Refusals& refusals);
   bool idles(const Sequence& s, Clock::time_point now) const;
   bool fit_together(const Sequence& a, const Sequence& b) const;
   void place(const SequencePtr& s);
+  bool has_worker(Sequence& s, Refusals& refusals);
   void release(const SequencePtr& s, Refusals& refusals);
   void sweep(Clock::time_point now, Refusals& refusals);
   void fail_waiting(Sequence& s, const Error& error, Refusals& refusals);

@@ -45,6 +45,33 @@ Blob zeros(const TensorValue& like) {
 
 }  // namespace
 
+void SequenceScheduler::read_initial_states(const ModelDir& dir) {
+  for (const StateSpec& s : sequence_.states) {
+    TensorValue t{s.input, s.dtype, s.initial_dims, {}};
+    if (config_.max_batch > 0) t.dims.insert(t.dims.begin(), 1);
+    const auto count = checked_count(t.dims);
+    if (!count || *count > kMaxConfigTensor / element_bytes(s.dtype))
+      fail(ErrorCode::limit, cat("the initial state '", s.input, "' of shape ", t.dims, " has more than ",
+                                 kMaxConfigTensor, " bytes"));
+    if (!s.data_file.empty()) {
+      t.data = Blob::from(dir.read("initial_state/" + s.data_file, kMaxConfigTensor));
+    } else if (s.dtype == DType::string) {
+      std::string empty;
+      for (int64_t i = 0; i < *count; ++i) append_bytes_element(empty, "");
+      t.data = Blob::from(std::move(empty));
+    } else {
+      const size_t size = static_cast<size_t>(byte_size(s.dtype, *count));
+      auto memory = allocate_bytes(size);
+      std::memset(memory.get(), 0, size);
+      t.data = {memory.get(), size, memory};
+    }
+    if (s.dtype != DType::string && t.data.size != static_cast<size_t>(byte_size(s.dtype, *count)))
+      fail(ErrorCode::bad_shape, cat("initial_state/", s.data_file, " has ", t.data.size,
+                                     " bytes, the state '", s.input, "' needs ", byte_size(s.dtype, *count)));
+    initial_[s.input] = std::move(t);
+  }
+}
+
 void SequenceScheduler::add_controls(Request& r, const SequenceId& id, bool start, bool end,
                                      bool ready) const {
   Dims one{1};

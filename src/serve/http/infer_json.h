@@ -10,8 +10,7 @@
 
 namespace pelton::serve {
 
-inline constexpr size_t kMaxJsonDepth = 64;
-inline constexpr size_t kBodyPadding = 64;  // readable bytes behind a body
+inline constexpr size_t kBodyPadding = 64;  // readable bytes behind a body, which the JSON reader wants
 
 // Fills inputs, outputs, id and parameters. `json_size` is the length of the JSON part; the rest of `body` is
 // binary data, which the inputs refer to without a copy. bad_format, bad_type or bad_shape say what is wrong.
@@ -28,20 +27,5 @@ struct InferBody {
 };
 InferBody write_infer_response(const Response& response, const std::vector<RequestedOutput>& outputs,
                                bool binary_default);
-
-// A whole JSON text to the parameters of a management request: {"parameters": {...}} (also absent or empty).
-Parameters read_parameters(const Blob& body);
-// {"key": "/k", "offset": 0, "byte_size": 64} of a registration.
-struct RegionRequest {
-  std::string key;
-  uint64_t offset = 0, size = 0;
-  std::string raw_handle;  // of GPU memory, in base64
-  int64_t device = 0;
-};
-RegionRequest read_region_request(const Blob& body);
-// {"ready": true} of an index request.
-bool read_ready_flag(const Blob& body);
-// The text of `body` if it is a JSON object within the depth limit, else bad_format.
-std::string_view checked_json_object(const Blob& body);
 
 }  // namespace pelton::serve

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "serve/http/compress.h"
 #include "serve/http/infer_json.h"
+#include "serve/http/management_json.h"
 #include "serve/http/raw_request.h"
 
 namespace pelton::serve {
