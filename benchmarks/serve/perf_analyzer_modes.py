@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,18 +26,7 @@ MODELS = {
     "seq": 'backend: "identity"\nmax_batch_size: 4\nsequence_batching { }\n' + IO.format("TYPE_FP32", -1),
     "counts": 'backend: "python"\nmodel_transaction_policy { decoupled: true }\n' + IO.format("TYPE_INT32", 1),
 }
-COUNTS = """import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        for r in requests:
-            sender = r.get_response_sender()
-            for i in range(3):
-                sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT0", np.array([i], np.int32))]))
-            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-"""
+COUNTS = pathlib.Path(__file__).resolve().parents[2] / "tests/serve/models/three_responses.py"
 MODES = {
     "HTTP, concurrency": "-m echo --shape INPUT0:4 --concurrency-range 1:4:3",
     "gRPC, concurrency": "-m echo -i grpc --shape INPUT0:4 --concurrency-range 4",
@@ -72,7 +62,7 @@ def main():
         for name, config in MODELS.items():
             (pathlib.Path(folder) / name / "1").mkdir(parents=True)
             (pathlib.Path(folder) / name / "config.pbtxt").write_text(config)
-        (pathlib.Path(folder) / "counts/1/model.py").write_text(COUNTS)
+        shutil.copy(COUNTS, pathlib.Path(folder) / "counts/1/model.py")
         server = subprocess.Popen([str(args.build / "pelton"), "serve", "--model-repository", folder, "--http-port=0", "--grpc-port=0", "--metrics-port=0",
                                    "--allow-client-shm=true", f"--python-executable={sys.executable}"], stdout=subprocess.PIPE, text=True)
         try:

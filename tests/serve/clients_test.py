@@ -177,3 +177,42 @@ def test_our_proto_equals_the_published_one():
     text = (folder / "grpc_service.proto").read_text()
     for method in service_pb2.DESCRIPTOR.services_by_name["GRPCInferenceService"].methods:
         assert f"rpc {method.name}(" in text
+
+
+def test_our_proto_has_the_messages_that_kserve_publishes(server):
+    """The same names, numbers and types, and its classes read our answers to the last field."""
+    import json
+    from grpc import insecure_channel
+    from kserve_interface import ROWS, messages
+    from tritonclient.grpc import service_pb2
+    ours = {}
+
+    def add(descriptor):
+        for f in descriptor.fields:
+            of = f.message_type or f.enum_type
+            ours[descriptor.full_name, f.name] = [f.number, f.type, f".{of.full_name}" if of else "", f.is_repeated]
+        for nested in descriptor.nested_types:
+            add(nested)
+
+    for d in service_pb2.DESCRIPTOR.message_types_by_name.values():   # equal to ours: the test above
+        add(d)
+    other = {(m, f) for m, f, *row in json.loads(ROWS.read_text()) if ours.get((m, f)) != row[:4]}
+    # The two publish different requests under these names; this server has tritonserver's.
+    assert {m for m, _ in other} == {f"inference.RepositoryModel{w}" for w in ("LoadRequest", "LoadResponse", "UnloadRequest", "UnloadResponse")}
+    classes = messages()
+    with insecure_channel(server.grpc) as channel:
+        def call(method, **fields):
+            request, response = classes[f"{method}Request"], classes[f"{method}Response"]
+            answer = channel.unary_unary(f"/inference.GRPCInferenceService/{method}", request.SerializeToString, response.FromString)(request(**fields))
+            known = response()
+            known.CopyFrom(answer)
+            known.DiscardUnknownFields()
+            assert known == answer and known.ByteSize() == answer.ByteSize()
+            return answer
+
+        assert call("ServerLive").live and call("ServerReady").ready and call("ModelReady", name="id_fp32").ready
+        assert "binary_tensor_data" in call("ServerMetadata").extensions
+        assert call("ModelMetadata", name="id_fp32").inputs[0].name == "INPUT0"
+        given = {"name": "INPUT0", "datatype": "FP32", "shape": [1, 3], "contents": {"fp32_contents": [1.5, -2, 0]}}
+        answer = call("ModelInfer", model_name="id_fp32", id="7", inputs=[given])
+        assert answer.id == "7" and np.frombuffer(answer.raw_output_contents[0], np.float32).tolist() == [1.5, -2, 0]

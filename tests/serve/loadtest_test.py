@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The load generator against the real server: it counts right, keeps its rate and tells its latencies truly."""
 import json
+import pathlib
 import signal
 import struct
 import subprocess
@@ -68,22 +69,12 @@ def test_shared_memory_and_sequences(serve, scheme):
     assert 100 <= server.metric('nv_inference_request_success{model="seq",version="1"}') <= 104
 
 
-DECOUPLED = '''
-import numpy as np
-import triton_python_backend_utils as pb_utils
-class TritonPythonModel:
-    def execute(self, requests):
-        for r in requests:
-            sender = r.get_response_sender()
-            for i in range(3):
-                sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT0", np.array([i], np.int32))]))
-            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-'''
+DECOUPLED = pathlib.Path(__file__).parent / "models/three_responses.py"
 
 
 def test_all_responses_of_a_decoupled_model_belong_to_its_request(serve):
     add_model(serve.repository, "d", identity("TYPE_INT32", "1", "model_transaction_policy { decoupled: true }").replace('"identity"', '"python"'),
-              files={"1/model.py": DECOUPLED})
+              files={"1/model.py": DECOUPLED.read_bytes()})
     server = serve("--python-executable", sys.executable)
     row, = load(f"grpc://{server.grpc}", "-m", "d", "--streaming", "--requests", "30", "--concurrency", "2")
     assert row["requests"] == 30 and row["errors"] == 0

@@ -151,6 +151,11 @@ struct TestServer {
     core = std::make_unique<Core>(o, backends);
     return core->start();
   }
+  // Model "m", which echoes any number of elements.
+  std::map<std::string, std::string> start_echo() {
+    folder.model("m", io());
+    return start();
+  }
   // Model "m" of rows of one element, batched on two instances, that may be loaded anew while it serves.
   std::map<std::string, std::string> start_reloadable() {
     folder.model("m", io("max_batch_size: 4 dynamic_batching { } instance_group { count: 2 }", "1"));
@@ -180,6 +185,13 @@ struct TestServer {
     return a.wait().at(0);
   }
 };
+
+// Whether the condition came true within ten seconds.
+template <class Condition>
+bool until(Condition&& condition) {
+  for (int i = 0; i < 10000 && !condition(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return condition();
+}
 
 // Lets the threads of an engine wait until the test opens it.
 class Latch {

@@ -7,8 +7,7 @@
 #include <mutex>
 
 #include "grpc_service.grpc.pb.h"
-#include "serve/core/fixture.h"
-#include "serve/grpc/server.h"
+#include "serve/grpc/front_end.h"
 
 namespace pelton::serve::test {
 namespace {
@@ -79,12 +78,8 @@ class Client final : public grpc::ClientBidiReactor<pb::ModelInferRequest, pb::M
 TEST_CASE(
     "a stream whose responses nobody reads is ended and its memory given back; one that is read is not") {
   TestServer s;
-  s.folder.model("m", io());
-  REQUIRE(s.start().empty());
-  GrpcOptions o;
-  o.port = 0;
-  o.stall_timeout = std::chrono::milliseconds(300);
-  const auto server = make_grpc_server(*s.core, o);
+  REQUIRE(s.start_echo().empty());
+  const auto server = grpc_front_end(s, std::chrono::milliseconds(300));
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);
   const auto channel =
@@ -96,11 +91,6 @@ TEST_CASE(
     CHECK(reader.right() == kRequests);
     Client silent(*stub, 0);
     const auto used = [&] { return s.core->answers().used(); };
-    const auto until = [&](auto&& condition) {
-      for (int i = 0; i < 5000 && !condition(); ++i)
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      return condition();
-    };
     CHECK(until([&] { return used() > 20 * kElements; }));
     CHECK(until([&] { return used() == 0; }));
     silent.give_up();  // it learns of the end only by reading

@@ -11,8 +11,7 @@
 #include <thread>
 
 #include "grpc_service.grpc.pb.h"
-#include "serve/core/fixture.h"
-#include "serve/grpc/server.h"
+#include "serve/grpc/front_end.h"
 
 namespace pelton::serve::test {
 namespace {
@@ -132,9 +131,7 @@ TEST_CASE(
     "many gRPC clients, streams, reloads and calls that are given up: every answer belongs to its request") {
   TestServer s;
   REQUIRE(s.start_reloadable().empty());
-  GrpcOptions o;
-  o.port = 0;
-  auto server = make_grpc_server(*s.core, o);
+  const auto server = grpc_front_end(s);
   std::atomic<bool> stop{false};
   std::atomic<int> right{0}, wrong{0};
   std::vector<std::thread> threads;

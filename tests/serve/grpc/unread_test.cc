@@ -6,12 +6,8 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include <chrono>
-#include <thread>
-
 #include "grpc_service.pb.h"
-#include "serve/core/fixture.h"
-#include "serve/grpc/server.h"
+#include "serve/grpc/front_end.h"
 
 namespace pelton::serve::test {
 namespace {
@@ -99,16 +95,8 @@ class SilentClient {
 
 TEST_CASE("a large answer that nobody reads ends its call and gives its memory back") {
   TestServer s;
-  s.folder.model("m", io());
-  REQUIRE(s.start().empty());
-  GrpcOptions o;
-  o.port = 0;
-  o.stall_timeout = std::chrono::milliseconds(500);
-  const auto server = make_grpc_server(*s.core, o);
-  const auto until = [&](auto&& condition) {
-    for (int i = 0; i < 10000 && !condition(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    return condition();
-  };
+  REQUIRE(s.start_echo().empty());
+  const auto server = grpc_front_end(s, std::chrono::milliseconds(500));
   {
     const SilentClient silent(server->endpoint());
     CHECK(until([&] { return s.core->answers().used() > 4 * kElements; }));

@@ -6,9 +6,8 @@
 #include <cstdlib>
 #include <new>
 
-#include "serve/core/fixture.h"
 #include "serve/http/client.h"
-#include "serve/http/server.h"
+#include "serve/http/running.h"
 
 namespace {
 
@@ -36,37 +35,30 @@ std::atomic<int> refused{0};
 namespace pelton::serve::test {
 
 TEST_CASE("a connection for which there is no memory ends, the server and its other connections go on") {
-  TestServer core;
-  core.folder.model("m", io());
-  REQUIRE(core.start().empty());
   HttpOptions o;
-  o.port = 0;
   o.threads = 1;
-  HttpServer server(*core.core, o);
+  Running r(o);  // whose end says whether a connection is still counted
   const std::string get = "GET /v2 HTTP/1.1\r\nHost: localhost\r\n";
   constexpr size_t kLength = 5003;  // of a header's value, which nothing else is as long as
   const std::string request = get + "X-Long: " + std::string(kLength, 'x') + "\r\n\r\n";
-  {
-    Client other(server.port());
+  Client other(r.server->port());
+  other.send(get + "\r\n");
+  CHECK(other.receive().starts_with("HTTP/1.1 200"));
+  for (int i = 0; i < 20; ++i) {
+    Client c(r.server->port());
+    const int before = refused;
+    refused_size = kLength + 1;
+    c.send(request);
+    CHECK(c.receive() == "");  // closed
+    refused_size = 0;
+    CHECK(refused == before + 1);
     other.send(get + "\r\n");
     CHECK(other.receive().starts_with("HTTP/1.1 200"));
-    for (int i = 0; i < 20; ++i) {
-      Client c(server.port());
-      const int before = refused;
-      refused_size = kLength + 1;
-      c.send(request);
-      CHECK(c.receive() == "");  // closed
-      refused_size = 0;
-      CHECK(refused == before + 1);
-      other.send(get + "\r\n");
-      CHECK(other.receive().starts_with("HTTP/1.1 200"));
-    }
-    // The same request is answered once there is memory.
-    Client c(server.port());
-    c.send(request);
-    CHECK(c.receive().starts_with("HTTP/1.1 200"));
   }
-  CHECK(core.end(server));  // no connection is still counted
+  // The same request is answered once there is memory.
+  Client c(r.server->port());
+  c.send(request);
+  CHECK(c.receive().starts_with("HTTP/1.1 200"));
 }
 
 }  // namespace pelton::serve::test

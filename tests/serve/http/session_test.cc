@@ -2,29 +2,13 @@
 // Connections that are slow on purpose: what they announce takes nothing from others, and a trickle ends.
 #include <doctest/doctest.h>
 
-#include "serve/core/fixture.h"
 #include "serve/http/client.h"
-#include "serve/http/server.h"
+#include "serve/http/running.h"
 
 namespace pelton::serve::test {
 namespace {
 
 using std::chrono::milliseconds;
-
-struct Running {
-  TestServer core;
-  std::unique_ptr<HttpServer> server;
-  explicit Running(milliseconds stall = milliseconds(60'000)) {
-    core.folder.model("m", io());
-    REQUIRE(core.start().empty());
-    HttpOptions o;
-    o.port = 0;
-    o.stall_timeout = stall;
-    server = std::make_unique<HttpServer>(*core.core, o);
-  }
-  ~Running() { CHECK(core.end(*server)); }
-  size_t used() { return core.core->gate().used(); }
-};
 
 const std::string kHead = "POST /v2/models/m/infer HTTP/1.1\r\nHost: localhost\r\n";
 
@@ -46,12 +30,13 @@ TEST_CASE("what a client announces takes no room before it comes, and a body tha
     other.send(kHead + "Content-Length: 67108864\r\n\r\n" + std::string(67108864, ' '));
     CHECK(other.receive().starts_with("HTTP/1.1 400"));  // was read whole: no JSON
   }
-  for (int i = 0; i < 2000 && r.used() > 0; ++i) std::this_thread::sleep_for(milliseconds(1));
-  CHECK(r.used() == 0);
+  CHECK(until([&] { return r.used() == 0; }));
 }
 
 TEST_CASE("a body that only trickles is cut off, one that moves is not") {
-  Running r(milliseconds(600));
+  HttpOptions o;
+  o.stall_timeout = milliseconds(600);
+  Running r(o);
   Client trickle(r.server->port()), steady(r.server->port());
   const std::string head = kHead + "Content-Length: 2000000\r\n\r\n";
   trickle.send(head);
