@@ -163,7 +163,7 @@ class Emitter {
     for (size_t d = 0; d < s.index.size(); ++d) at = at * b.dims[d] + s.index[d];
     return cat(b.name, "[", expression(at), "]");
   }
-  std::string apply(const Statement& s) const {
+  std::string apply(const Statement& s) {
     const ir::ScalarDef& def = *ir::op(s.op).scalar;
     DType from = type(s.operands[0]);
     bool integer = !is_float(from) && from != DType::boolean;
@@ -179,7 +179,17 @@ class Emitter {
       append(out, cat(calls && from == DType::boolean ? "(k_s64)" : "", scalar(s.operands[operand])));
     }
     DType to = type(s.result);
-    if (low_ && s.op == "erf") out = cat("fast_", out);
+    if (low_ && to == DType::f32) {
+      if (s.op == "erf") {
+        erf_of_.emplace(s.result, s.operands[0]);
+        out = cat("fast_", out);
+      }
+      if (s.op == "add")
+        for (const size_t i : {size_t{0}, size_t{1}})
+          if (const auto erf = erf_of_.find(s.operands[i]);
+              erf != erf_of_.end() && ones_.count(s.operands[1 - i]))
+            return cat("k_fast_one_plus_erf(", scalar(erf->second), ")");
+    }
     return def.yields_bool || s.op == "select" ? with_prefix(out, "k_") : to_type(to, with_prefix(out, "k_"));
   }
 
@@ -376,6 +386,7 @@ class Emitter {
     for (const Statement& s : body) {
       switch (s.kind) {
         case Kind::constant:
+          if (type(s.result) == DType::f32 && s.real == 1) ones_.insert(s.result);
           define(s, number(type(s.result), s.real, s.integer));
           break;
         case Kind::index:
@@ -423,7 +434,9 @@ class Emitter {
   };
   Vector vector_;
   int vectors_ = 0;
-  bool low_ = false;  // all results are stored in 16 bits
+  bool low_ = false;                     // all results are stored in 16 bits
+  std::map<ScalarId, ScalarId> erf_of_;  // scalars of f32 that are the error function of another
+  std::set<ScalarId> ones_;              // constants of 1
 };
 
 }  // namespace

@@ -87,8 +87,9 @@ TEST_CASE("gpu: a plan that does not fit says so when it is prepared") {
 }
 
 TEST_CASE("gpu: a model that fits runs where the memory does not hold a timing of its convolutions") {
-  // A run holds three tensors of 411 MB. A timing holds two of them, and for the operand any type: 822 MB
-  // more. What the libraries take for themselves they have from a smaller run.
+  // A run holds three tensors of 411 MB beside what was uploaded and what cuDNN takes for its plans, 1990 MB
+  // on an H200. A timing holds two of them and, for the operand, any type: 822 MB more, where 570 MB are
+  // left.
   const auto model = [](int64_t size) {
     const std::string data = cat("f16[64,64,", size, ",", size, "]");
     return load(cat("graph \"g\"(%x: ", data, ", %r: ", data, R"(, %w: f16[64,64,3,3]) {
@@ -105,7 +106,7 @@ TEST_CASE("gpu: a model that fits runs where the memory does not hold a timing o
   auto e = model(224);
   const std::shared_ptr<device::Device> gpu = e->shared_device();
   gpu->activate();
-  const device::Memory held(gpu, gpu->free_bytes() - (int64_t{1450} << 20), "all but 1450 MB");
+  const device::Memory held(gpu, gpu->free_bytes() - (int64_t{2150} << 20), "all but 2150 MB");
   Tensor x(DType::f16, {64, 64, 224, 224}), w(DType::f16, {64, 64, 3, 3});
   x.set_double(5, 2);
   w.set_double(4, 3);  // the middle of the first kernel

@@ -83,6 +83,27 @@ TEST_CASE("elements are shared out among all threads, rows among blocks") {
   CHECK(emit_cuda(softmax, {.block = 64, .wide_index = true}).text.find("k_s64 n0") != std::string::npos);
 }
 
+TEST_CASE("1 + erf of results in 16 bits is one function, of wider ones the two") {
+  const auto text = [](const char* type) {
+    std::string graph = R"(graph "g"(%x: T[8]) {
+    %0 = cast(%x) {to = f32} : f32[8]
+    %1 = erf(%0) : f32[8]
+    %2 = constant() {value = tensor<f32[]>{1}} : f32[]
+    %3 = add(%2, %1) : f32[8]
+    %4 = mul(%3, %0) : f32[8]
+    %5 = cast(%4) {to = T} : T[8]
+    return %5
+  })";
+    for (size_t at; (at = graph.find('T')) != graph.npos;) graph.replace(at, 1, type);
+    return emit_cuda(kernel_of("gelu", graph)).text;
+  };
+  for (const char* type : {"f16", "bf16"}) {
+    CHECK(text(type).find("= k_fast_one_plus_erf(v") != std::string::npos);
+  }
+  CHECK(text("f32").find("k_fast_") == std::string::npos);
+  CHECK(text("f32").find("= k_erf(v") != std::string::npos);
+}
+
 TEST_CASE("integers as literals, the lowest too") {
   const std::string text = emit_cuda(kernel_of("low", R"(graph "g"(%x: i64[4]) {
     %0 = constant() {value = tensor<i64[]>{-9223372036854775808}} : i64[]

@@ -20,7 +20,7 @@ namespace pelton::backend::cuda {
 namespace {
 
 constexpr int64_t kWorkspaceBytes = 32 << 20;
-constexpr int kProposals = 10;
+constexpr int kProposals = 24;
 
 cudaDataType_t data_type(DType t) {
   switch (t) {

@@ -3,7 +3,6 @@
 // runs, is found on the device without the host. Sizes are fixed; what has others, or holds a node without a
 // kernel here, runs on the host.
 #include <algorithm>
-#include <cstdlib>
 #include <string_view>
 
 #include "backend/cuda/control/body.h"
@@ -241,9 +240,6 @@ class LoopKernel final : public Kernel {
 }  // namespace
 
 void add_control(Registry& registry) {
-  // Not proven on a GPU yet: off unless asked for.
-  const char* wanted = std::getenv("PELTON_CUDA_CONTROL");
-  if (!wanted || std::string_view(wanted) != "1") return;
   registry.add({.name = "cuda.if",
                 .ops = {"if"},
                 .refuse = refuse_if,
