@@ -20,6 +20,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
 #include <future>
 #include <thread>
@@ -150,6 +151,7 @@ std::vector<Tensor> files_of(const std::string& dir) {
   std::vector<Tensor> files;
   for (const auto& f : std::filesystem::directory_iterator(dir))
     files.push_back(whole_file(f.path().string()));
+  if (files.empty()) fail(ErrorCode::not_found, "no file to decode", dir);
   return files;
 }
 
@@ -273,7 +275,7 @@ int main(int argc, char** argv) {
       steady(run, seconds);
     else
       pipeline(run, seconds);
-  } catch (const Error& e) {
-    return std::fprintf(stderr, "%s\n", e.what()), 1;
+  } catch (const std::exception& e) {
+    return std::fprintf(stderr, "data_bench: %s\n", e.what()), 1;
   }
 }

@@ -4,7 +4,7 @@ less work and fewer bytes on the way to the GPU, parallel loading, pinned memory
 
 usage: ladder.py PELTON [--rungs base,amp,b128,device,parallel,pinned] [--seconds 2] [--threads 16] [--sides pelton,torch] [--out FILE.json]
 
-PyTorch (its fastest eager form for the model: channels-last, cuDNN's search, fused SGD, bf16 autocast): a Dataset with torchvision transforms; from `device` on it
+PyTorch (its fastest eager form for the model: channels-last, cuDNN's search, fused SGD, bf16 autocast; true f32 in `base`): a Dataset with torchvision transforms; from `device` on it
 hands out bytes and the GPU enlarges and normalises; `parallel` gives the DataLoader one worker a thread; `pinned` adds pin_memory and copies that do not block.
 With --try tiny models run a few steps on the CPU, to see that all of it runs; such figures mean nothing.
 Pelton: `cifar` source, enlarged on the CPU; from `device` on normalisation is part of the step, so that bytes travel; threads 1, from `parallel` on all.
@@ -64,7 +64,9 @@ def torch_rung(rung, folder, threads, seconds, tiny):
     import torch.nn.functional as F
     from torchvision.transforms import v2
     torch.backends.cudnn.benchmark = True
+    # `base` is f32 on both sides: convolutions too, which PyTorch runs in TF32 unless told otherwise.
     torch.set_float32_matmul_precision("highest" if rung == "base" else "high")
+    torch.backends.cudnn.allow_tf32 = rung != "base"
     raw = np.fromfile(folder / "pictures.bin", dtype=np.uint8).reshape(-1, 3073)
     labels, pictures = torch.from_numpy(raw[:, 0].astype(np.int64)), torch.from_numpy(raw[:, 1:].reshape(-1, 3, 32, 32).copy())
     mean, std = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]

@@ -30,6 +30,19 @@ def version(*names):
     return None
 
 
+def tables(report):
+    """The rows of docs/data.md: samples/s and ms of CPU a sample, then the ratios."""
+    rows = []
+    for case in report["cases"]:
+        sides = " | ".join(f"{name} {s['samples_per_s']:.0f}, {s['cpu_ms_per_sample']:.2f}" for name, s in case["sides"].items())
+        ratios = ", ".join(f"{name.removeprefix('pelton_over_')} {r['samples_per_s']}" for name, r in case["ratios"].items())
+        rows.append(f"{case['pictures']}, {case['dtype']} | {sides}\n  times: {ratios}")
+    s = report["steady"]
+    rows.append(f"restart {max(s['restart_ms']):.0f} ms at most (median step {s['median_step_ms']:.0f}), memory {s['resident_mib_after_epoch'][1]:.0f} to "
+                f"{s['resident_mib_after_epoch'][-1]:.0f} MiB, paused {s['paused_cpu_ms']:.2f} ms of CPU in {s['paused_s']:.0f} s")
+    return "\n".join(rows)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("bench")
@@ -88,6 +101,7 @@ def main():
               "cases": cases, "steady": steady}
     text = json.dumps(report, indent=1) + "\n"
     pathlib.Path(args.out).write_text(text) if args.out else print(text)
+    print(tables(report), file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -157,6 +157,25 @@ TEST_CASE("cut files can be filled on request") {
   CHECK(decode_image(b, {.fill_truncated = true}, "x.jpg").rank() == 3);
 }
 
+TEST_CASE("EXIF of either byte order tells the orientation") {
+  const std::vector<uint8_t> file = jpeg_encode(Tensor::zeros(DType::u8, {8, 16, 3}), 90);
+  auto with = [&](std::string_view exif) {  // as the first segment
+    std::string text(file.begin(), file.end());
+    text.insert(2, cat("\xff\xe1", std::string(1, '\0'), static_cast<char>(exif.size() + 8), "Exif",
+                       std::string(2, '\0'), exif));
+    return text;
+  };
+  using namespace std::string_view_literals;
+  // One entry: tag 0x0112, SHORT, one value.
+  const std::string_view little = "II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0"sv,
+                         big = "MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0"sv;
+  for (const std::string_view exif : {little, big}) {
+    CAPTURE(exif[0]);
+    CHECK(decode(with(exif)).dims() == Dims{16, 8, 3});
+  }
+  CHECK(decode(with("XX"sv)).dims() == Dims{8, 16, 3});
+}
+
 TEST_CASE("the eight orientations show the same upright picture") {
   Tensor upright = Tensor::from<uint8_t>({2, 3, 1}, {1, 2, 3, 4, 5, 6});
   const std::vector<std::vector<int64_t>> stored = {

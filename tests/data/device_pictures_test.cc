@@ -155,6 +155,36 @@ TEST_CASE("device pictures: what the decoder does not take goes to the host, sam
   }
 }
 
+TEST_CASE(
+    "device pictures: only files of one whole scan, without other markers in it, are left to the device") {
+  const std::vector<uint8_t> file = picture(0);
+  auto job_of = [](const std::vector<uint8_t>& f) {
+    DecodeOptions options;
+    options.gpu = true;
+    const LazyImage image(Tensor::from<uint8_t>({std::ssize(f)}, f), options, Match::none, "test");
+    const auto job = image.device_job();
+    return job ? std::ssize(job->file) : -1;
+  };
+  const auto size = std::ssize(file);
+  auto with = [&](ptrdiff_t at, std::initializer_list<uint8_t> more) {
+    std::vector<uint8_t> f = file;
+    f.insert(f.begin() + at, more);
+    return f;
+  };
+  CHECK(job_of(file) == size);
+  CHECK(job_of(with(size, {1, 2, 0xFF, 0xD9, 3})) == size);  // what follows the end is not the picture's
+  std::vector<uint8_t> cut(file.begin(), file.end() - 2);
+  CHECK(job_of(cut) == -1);
+  cut.push_back(0xFF);
+  CHECK(job_of(cut) == -1);
+  // Before the last bytes of the scan: another table, another scan, a restart out of turn, restarts in turn.
+  CHECK(job_of(with(size - 2, {0xFF, 0xC4})) == -1);
+  CHECK(job_of(with(size - 2, {0xFF, 0xDA})) == -1);
+  CHECK(job_of(with(size - 2, {0xFF, 0xD1})) == -1);
+  CHECK(job_of(with(size - 2, {0xFF, 0xD0, 7, 0xFF, 0xD0})) == -1);
+  CHECK(job_of(with(size - 2, {0xFF, 0xD0, 7, 0xFF, 0xD1, 0xFF, 0x00})) == size + 7);
+}
+
 TEST_CASE("device pictures: the threads that decode ask about no header") {
   const Decoders decoders;
   test::pictures().asked_by.clear();

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole sources over one damaged file: IDX, CIFAR, CSV, NumPy, COCO, TFRecord examples and RecordIO, opened
-// and read at both ends. The first byte chooses.
+// and read at both ends. The first byte chooses. The file lies in TMPDIR: in memory (/dev/shm) the target
+// runs many times as fast.
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <string>
 
 #include "base/file.h"
@@ -18,7 +20,8 @@ using namespace pelton::data;
 
 // One file of this process, written again for every input.
 const std::string& path() {
-  static const std::string at = cat("/tmp/pelton-fuzz-", getpid());
+  static const std::string at =
+      cat(std::filesystem::temp_directory_path().string(), "/pelton-fuzz-", getpid());
   static const int removal = std::atexit([] { std::remove(path().c_str()); });
   (void)removal;
   return at;

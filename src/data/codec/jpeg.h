@@ -16,6 +16,7 @@ struct JpegInfo {
   std::array<int, 4> h{}, v{};  // sampling factors
   bool progressive = false;
   bool ycc = false;  // three components coded as YCbCr
+  size_t scan = 0;   // where the first scan's marker lies; 0: nowhere
 };
 JpegInfo jpeg_info(Bytes bytes, const std::string& where);
 

@@ -81,6 +81,7 @@ JpegInfo jpeg_info(Bytes b, const std::string& where) {
       at += 2;
       continue;
     }
+    if (marker == 0xda) info.scan = at;
     if (marker == 0xd9 || marker == 0xda) break;
     size_t length = static_cast<size_t>(be16(b, at + 2));
     if (length < 2 || at + 2 + length > b.size()) break;

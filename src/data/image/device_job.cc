@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A picture as a job for a device's decoder: the same tables of taps as the host's resample.
 #include <algorithm>
+#include <cstring>
 
 #include "data/codec/jpeg.h"
 #include "data/image/lazy_image.h"
@@ -20,12 +21,21 @@ device::PictureTaps taps_of(const ir::FilterTable& table) {
   return out;
 }
 
-// Whether the file ends as a whole one does: decoders on devices do not tell of what is missing.
-bool has_end(Bytes b) {
-  constexpr uint8_t end[] = {0xFF, 0xD9};
-  constexpr size_t kSearched = 64;  // bytes of padding behind the end
-  const Bytes tail = b.last(std::min(b.size(), kSearched));
-  return !std::ranges::search(tail, end).empty();
+// The file up to its end, if all of its coded data lies in the scan that begins at `scan`, with no markers in
+// it but restarts in their turn. Empty else: decoders on devices do not tell of damage, or only by checks of
+// their own on the few threads that feed them, and this one runs on the threads that read.
+Bytes one_sound_scan(Bytes b, size_t scan) {
+  if (scan == 0 || scan + 4 > b.size()) return {};
+  size_t at = scan + 2 + static_cast<size_t>(b[scan + 2] << 8 | b[scan + 3]);
+  for (int restarts = 0; at + 2 <= b.size(); at += 2) {
+    const void* const found = std::memchr(b.data() + at, 0xFF, b.size() - 1 - at);
+    if (!found) return {};
+    at = static_cast<size_t>(static_cast<const uint8_t*>(found) - b.data());
+    const int marker = b[at + 1];
+    if (marker == 0xD9) return b.first(at + 2);
+    if (marker != 0 && marker != 0xD0 + restarts++ % 8) return {};
+  }
+  return {};
 }
 
 }  // namespace
@@ -34,7 +44,7 @@ std::optional<device::PictureJob> LazyImage::device_job() const {
   if (!decode_.gpu || !encoded() || info_.format != ImageFormat::jpeg || warp_ || match_ != Match::none)
     return {};
   const Bytes b(bytes_.as<uint8_t>(), static_cast<size_t>(bytes_.count()));
-  if (std::min(source_width_, source_height_) < kSmallest || !has_end(b)) return {};
+  if (std::min(source_width_, source_height_) < kSmallest) return {};
   // Ink and RGB codings have conversions of their own; grey pictures whose one component has other sampling
   // factors than 1 come out wrong on some decoders.
   const JpegInfo jpeg = jpeg_info(b, where_);
@@ -44,7 +54,8 @@ std::optional<device::PictureJob> LazyImage::device_job() const {
                       jpeg.h[1] == 1 && jpeg.v[1] == 1 && jpeg.h[2] == 1 && jpeg.v[2] == 1;
   if (!(colour || (grey && channels_ == 1))) return {};
   device::PictureJob job;
-  job.file = b;
+  job.file = one_sound_scan(b, jpeg.scan);
+  if (job.file.empty()) return {};
   job.width = source_width_;
   job.height = source_height_;
   job.x = taps_of(filter_table(geometry_.x, geometry_.filter, geometry_.antialias));

@@ -8,9 +8,9 @@ namespace pelton::data {
 const std::vector<StageKind>& stage_kinds() {
   static const std::vector<StageKind> kinds = [] {
     std::vector<StageKind> all;
-    for (auto make :
-         {basic_stage_kinds, field_stage_kinds, geometry_stage_kinds, colour_stage_kinds, pixel_stage_kinds,
-          policy_stage_kinds, join_stage_kinds, detect_stage_kinds, mix_stage_kinds, audio_stage_kinds})
+    for (auto make : {basic_stage_kinds, field_stage_kinds, geometry_stage_kinds, warp_stage_kinds,
+                      colour_stage_kinds, pixel_stage_kinds, policy_stage_kinds, join_stage_kinds,
+                      detect_stage_kinds, mix_stage_kinds, audio_stage_kinds})
       for (StageKind& k : make()) all.push_back(std::move(k));
     return all;
   }();

@@ -36,7 +36,8 @@ const StageKind& stage_kind(std::string_view op,
 // The kinds, by file.
 std::vector<StageKind> basic_stage_kinds();     // decode, normalize
 std::vector<StageKind> field_stage_kinds();     // one_hot, cast, lookup, slice, stack, cache, pad_longest
-std::vector<StageKind> geometry_stage_kinds();  // crops, resizes, flips, rotations, warps, pads
+std::vector<StageKind> geometry_stage_kinds();  // crops, resizes, flips, pads
+std::vector<StageKind> warp_stage_kinds();      // rotations, affine and projective maps
 std::vector<StageKind> colour_stage_kinds();    // brightness ... grayscale
 std::vector<StageKind> pixel_stage_kinds();     // blur, noise, erase ...
 std::vector<StageKind> policy_stage_kinds();    // rand_augment, trivial_augment

@@ -91,7 +91,8 @@ std::vector<std::string> expand_ranges(const std::vector<std::string>& patterns,
 
 // The kinds, by file.
 std::vector<SourceKind> file_source_kinds();      // folder, list
-std::vector<SourceKind> array_source_kinds();     // mnist, cifar, npy, raw, synthetic
+std::vector<SourceKind> idx_source_kinds();       // mnist, cifar
+std::vector<SourceKind> array_source_kinds();     // npy, raw, synthetic
 std::vector<SourceKind> table_source_kinds();     // csv
 std::vector<SourceKind> archive_source_kinds();   // tar
 std::vector<SourceKind> tfrecord_source_kinds();  // tfrecord

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // device::PictureDecoder through nvJPEG: on the GPU's JPEG engines where it has some, else by its kernels. A
 // list of files is decoded at once into memory of the decoder, and one kernel resamples all of them into the
-// batch. Which files those can be is asked of the library before, by any threads: asking takes about as long
-// as decoding does.
+// batch; pictures that come as they are, are decoded straight into it. Which files those can be is asked of
+// the library before, by any threads.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -40,7 +40,7 @@ Library& library_of(int ordinal) {
   Library& l = (*open)[ordinal];
   if (l.handle) return l;
   const NvjpegTable& api = nvjpeg();
-  constexpr unsigned flags = kNvjpegStrict | kNvjpegInterpolate;
+  constexpr unsigned flags = kNvjpegNoPipeline | kNvjpegInterpolate;
   unsigned engines = 0, cores = 0;
   int status = api.create(NvjpegBackend::hardware, nullptr, nullptr, flags, &l.handle);
   if (status == 0 && api.hardware(l.handle, &engines, &cores) == 0 && engines > 0) {
@@ -102,6 +102,21 @@ SampleForm form_of(const device::PictureForm& f) {
   return out;
 }
 
+// Whether the results along an axis are the pixels along it.
+bool plain(const device::PictureTaps& t, int size) {
+  if (t.taps != 1 || std::ssize(t.first) != size) return false;
+  for (int i = 0; i < size; ++i)
+    if (t.first[static_cast<size_t>(i)] != i || t.weights[static_cast<size_t>(i)] != 1) return false;
+  return true;
+}
+
+// Whether the decoded picture is the output, byte by byte.
+bool plain(const device::PictureJob& job, const device::PictureForm& form) {
+  return form.dtype == DType::u8 && !form.channels_first && job.width == form.width &&
+         job.height == form.height && job.left == 0 && job.top == 0 && !job.swap && !job.recolour &&
+         plain(job.x, job.width) && plain(job.y, job.height);
+}
+
 class NvjpegDecoder : public device::PictureDecoder {
  public:
   explicit NvjpegDecoder(int ordinal)
@@ -149,26 +164,29 @@ class NvjpegDecoder : public device::PictureDecoder {
   bool decode_list(std::span<const device::PictureJob> jobs, const std::vector<size_t>& list,
                    const device::PictureForm& form) {
     size_t pixel_bytes = 0;
-    std::vector<size_t> places;
-    for (const size_t i : list) {
-      places.push_back(pixel_bytes);
-      pixel_bytes += aligned(static_cast<size_t>(jobs[i].width) * static_cast<size_t>(jobs[i].height) *
-                             static_cast<size_t>(form.channels));
-    }
-    uint8_t* const pixels = pixels_.need(pixel_bytes);
-    if (!pixels || !stage_tables(jobs, list, pixels, places)) return false;
+    std::vector<size_t> to_sample, places;  // in the decoder's memory
     std::vector<const unsigned char*> files;
     std::vector<size_t> sizes;
     std::vector<NvjpegImage> images;
-    for (size_t k = 0; k < list.size(); ++k) {
-      const device::PictureJob& job = jobs[list[k]];
+    for (const size_t i : list) {
+      const device::PictureJob& job = jobs[i];
       files.push_back(job.file.data());
       sizes.push_back(job.file.size());
       NvjpegImage image{};
-      image.channel[0] = pixels + places[k];
       image.pitch[0] = static_cast<size_t>(job.width * form.channels);
+      if (plain(job, form)) {
+        image.channel[0] = static_cast<uint8_t*>(job.out);
+      } else {
+        to_sample.push_back(i);
+        places.push_back(pixel_bytes);
+        pixel_bytes += aligned(image.pitch[0] * static_cast<size_t>(job.height));
+      }
       images.push_back(image);
     }
+    uint8_t* const pixels = pixels_.need(pixel_bytes);
+    if (!to_sample.empty() && (!pixels || !stage_tables(jobs, to_sample, pixels, places))) return false;
+    for (size_t k = 0, n = 0; k < list.size(); ++k)
+      if (!images[k].channel[0]) images[k].channel[0] = pixels + places[n++];
     const auto count = static_cast<int>(list.size());
     const int format = form.channels == 1 ? kNvjpegGrey : kNvjpegRgb;
     if (count != initialized_ || format != format_) {
@@ -183,9 +201,11 @@ class NvjpegDecoder : public device::PictureDecoder {
       wait();
       return false;
     }
-    PELTON_CUDA(cudaMemcpyAsync(on_device_, on_host_, table_bytes_, cudaMemcpyHostToDevice, stream_.get()));
-    PELTON_CUDA(sample_pictures(reinterpret_cast<const SamplePicture*>(on_device_), count, form_of(form),
-                                stream_.get()));
+    if (!to_sample.empty()) {
+      PELTON_CUDA(cudaMemcpyAsync(on_device_, on_host_, table_bytes_, cudaMemcpyHostToDevice, stream_.get()));
+      PELTON_CUDA(sample_pictures(reinterpret_cast<const SamplePicture*>(on_device_),
+                                  static_cast<int>(to_sample.size()), form_of(form), stream_.get()));
+    }
     wait();
     return true;
   }
