@@ -123,7 +123,8 @@ Context Executable::take(int64_t wait_ns) const {
   if (const auto next = follower()) return next->take(wait_ns);
   std::unique_lock lock(pool_->mutex);
   auto available = [&] {
-    return follower() || !pool_->free.empty() || options_.max_contexts <= 0 || pool_->made < options_.max_contexts;
+    return follower() || !pool_->free.empty() || options_.max_contexts <= 0 ||
+           pool_->made < options_.max_contexts;
   };
   auto refuse = [&] {
     fail(ErrorCode::busy, cat("all ", options_.max_contexts, " contexts of the plan are in use"), "",

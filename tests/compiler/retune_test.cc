@@ -216,7 +216,7 @@ TEST_CASE("who waits for a context when the timing ends gets one of what follows
   Gated gated(retuner);
   const auto e = runtime::Executable::create(
       plan_from(kThere, registry), registry, kHere,
-      {.max_contexts = 1, .wait_ns = int64_t{20} * 1'000'000'000, .retuner = &gated});
+      {.max_contexts = 1, .wait_ns = int64_t{40} * 1'000'000'000, .retuner = &gated});
   const runtime::Context held = e->context();
   std::atomic<bool> got{false};
   std::thread waiter([&] {
@@ -228,7 +228,10 @@ TEST_CASE("who waits for a context when the timing ends gets one of what follows
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(100));  // it waits by now
   CHECK_FALSE(got);
+  const auto start = std::chrono::steady_clock::now();
   gated.open = true;
   waiter.join();
   CHECK(got);
+  // Woken, not at the end of its patience.
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
 }

@@ -225,8 +225,9 @@ void infer_range(InferContext& c) {
   if (a && b && d && is_float(t)) {
     c.require(d->get_double(0) != 0, ErrorCode::usage, "C3", "has delta 0");
     const double size = std::ceil((b->get_double(0) - a->get_double(0)) / d->get_double(0));
-    c.require(std::isfinite(size) && size <= 1e12, ErrorCode::usage, "C3",
-              cat("cannot count from ", a->get_double(0), " to ", b->get_double(0), " by ", d->get_double(0)));
+    c.require(
+        std::isfinite(size) && size <= 1e12, ErrorCode::usage, "C3",
+        cat("cannot count from ", a->get_double(0), " to ", b->get_double(0), " by ", d->get_double(0)));
     return c.output(0, t, {Dim(static_cast<int64_t>(std::max(0.0, size)))});
   }
   c.output(0, t, {c.fresh_size(0, 0, {})});

@@ -214,7 +214,8 @@ class Winograd final : public Kernel {
       const int64_t tiles = std::min(tiles_wide_ - t.x, last_tile(chunk) - i);
       const int64_t pixels = std::min(out_width_, (t.x + tiles) * 2) - t.x * 2;
       for (int64_t row = t.y * 2; row < std::min(out_height_, t.y * 2 + 2); ++row)
-        chain_.run(args, ((t.image * out_height_ + row) * out_width_ + t.x * 2) * outputs_, pixels * outputs_);
+        chain_.run(args, ((t.image * out_height_ + row) * out_width_ + t.x * 2) * outputs_,
+                   pixels * outputs_);
       i += tiles;
     }
   }
