@@ -96,7 +96,30 @@ void parallel_for(int64_t begin, int64_t end, int64_t grain, FunctionRef<void(in
     for (int64_t i = 0; i < chunks; ++i) run_chunk(i);
     return;
   }
-  p.arena.execute([&] { tbb::parallel_for(int64_t{0}, chunks, run_chunk); });
+  // A thread takes the chunks of its own share first, the same one in every loop over as many, so that what
+  // it wrote is still in its cache when the next loop reads it; then it helps the others.
+  struct alignas(64) Share {
+    std::atomic<int64_t> next{0};
+    int64_t end = 0;
+  };
+  constexpr int kShares = 64;
+  const auto shares = static_cast<int>(std::min<int64_t>({chunks, p.threads, kShares}));
+  Share share[kShares];
+  for (int s = 0; s < shares; ++s) {
+    share[s].next.store(chunks * s / shares, std::memory_order_relaxed);
+    share[s].end = chunks * (s + 1) / shares;
+  }
+  auto work = [&](int) {
+    const int own = std::max(0, tbb::this_task_arena::current_thread_index());
+    for (int k = 0; k < shares; ++k) {
+      Share& s = share[(own + k) % shares];
+      for (int64_t i; (i = s.next.fetch_add(1, std::memory_order_relaxed)) < s.end;) run_chunk(i);
+    }
+  };
+  p.arena.execute([&] {
+    tbb::parallel_for(0, static_cast<int>(std::min<int64_t>(chunks, p.threads)), work,
+                      tbb::simple_partitioner());
+  });
 }
 
 }  // namespace pelton

@@ -16,6 +16,11 @@ namespace {
 constexpr int64_t kCacheBytes = int64_t{4} << 20;
 // A slice is as many items as keep its largest node below this.
 constexpr int64_t kSliceBytes = int64_t{2} << 20;
+// Two items where this holds both: each of two threads then works on an item of its own and finds what it
+// wrote in its own cache. Threads that share items fetch half of every operand from the other core, which
+// costs half as much time again where the cores have no cache in common (a virtual machine's may be moved
+// apart at any time).
+constexpr int64_t kPairBytes = int64_t{16} << 20;
 // What a node costs more for each slice beyond the first, in bytes of memory traffic: a few microseconds.
 constexpr int64_t kCallBytes = 32 << 10;
 
@@ -136,6 +141,7 @@ BatchSlices choose_slices(const Graph& g, uint32_t first, uint32_t last, const S
       }
     if (largest <= kCacheBytes) continue;
     int64_t rows = std::clamp<int64_t>(kSliceBytes / std::max<int64_t>(1, largest / items), 1, items);
+    if (rows == 1 && items % 2 == 0 && 2 * (largest / items) <= kPairBytes) rows = 2;
     while (items % rows != 0) --rows;
     const int64_t count = items / rows;
     if (count < 2) continue;

@@ -2,6 +2,8 @@
 """The contract of the command line: exit statuses, one-line errors, what goes where."""
 import json
 import os
+import pathlib
+import re
 import signal
 import subprocess
 import time
@@ -157,7 +159,10 @@ def test_bench_layers(pelton, chain):
 def test_interrupt_ends_cleanly(tmp_path, chain):
     process = subprocess.Popen([str(BINARY), "bench", "chain.plt", "--seconds", "60"], cwd=tmp_path,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(2)
+    status, end = pathlib.Path(f"/proc/{process.pid}/status"), time.monotonic() + 60
+    while not int(re.search(r"SigCgt:\s*(\w+)", status.read_text()).group(1), 16) >> (signal.SIGINT - 1) & 1:
+        assert process.poll() is None and time.monotonic() < end, "the interrupt is never caught"
+        time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130, err

@@ -82,25 +82,29 @@ TEST_CASE("batch slices: a run in slices gives what the interpreter gives, in le
 }
 
 TEST_CASE("batch slices: every slice is reported with its part of the values") {
-  auto e = load(kChain);
-  const std::vector<HostValue> inputs = {ramp({8, 131072}), ramp({131072})};
-  std::map<std::string, int64_t> seen;
-  RunOptions options;
-  options.plain_values = true;
-  options.observe = [&](const StepEvent& event) {
-    const Tensor& y = event.outputs[0].tensor;
-    const std::string label = event.graph.label(event.graph[event.node].outputs[0]);
-    CHECK(event.slice == seen[label]++);
-    if (event.slices > 1) CHECK(y.dims()[0] * event.slices == 8);
-    if (label == "%sum") {
-      const auto* all = static_cast<const float*>(inputs[0].tensor.data()) + event.slice * y.count();
-      CHECK(static_cast<const float*>(y.data())[100] == 25 - all[100]);
-    }
-  };
-  e->run(inputs, options);
-  CHECK(seen["%sum"] == 8);
-  CHECK(seen["%twice"] == 8);
-  CHECK(seen["%mixed"] == 1);
+  // Two items a slice where the batch is even: two threads have one each.
+  for (const auto& [items, slices] : {std::pair<int64_t, int64_t>{8, 4}, {7, 7}}) {
+    CAPTURE(items);
+    auto e = load(kChain);
+    const std::vector<HostValue> inputs = {ramp({items, 131072}), ramp({131072})};
+    std::map<std::string, int64_t> seen;
+    RunOptions options;
+    options.plain_values = true;
+    options.observe = [&, items = items](const StepEvent& event) {
+      const Tensor& y = event.outputs[0].tensor;
+      const std::string label = event.graph.label(event.graph[event.node].outputs[0]);
+      CHECK(event.slice == seen[label]++);
+      if (event.slices > 1) CHECK(y.dims()[0] * event.slices == items);
+      if (label == "%sum") {
+        const auto* all = static_cast<const float*>(inputs[0].tensor.data()) + event.slice * y.count();
+        CHECK(static_cast<const float*>(y.data())[100] == 25 - all[100]);
+      }
+    };
+    e->run(inputs, options);
+    CHECK(seen["%sum"] == slices);
+    CHECK(seen["%twice"] == slices);
+    CHECK(seen["%mixed"] == 1);
+  }
 }
 
 TEST_CASE("batch slices: which nodes map a batch") {

@@ -193,6 +193,18 @@ bool Sequence::reads(size_t input) const {
 }
 
 void Sequence::run(const RunArgs& args) const {
+  guarded([&] {
+    if (images_ == 1 || images_ < threads()) return run_images(args, 0, images_);
+    const int64_t grain = (images_ + lanes() - 1) / lanes();
+    parallel_for(0, images_, grain, [&](int64_t begin, int64_t end) {
+      RunArgs own = args;
+      own.scratch = offset(args.scratch, begin / grain * scratch_bytes_);
+      run_images(own, begin, end);
+    });
+  });
+}
+
+void Sequence::run_images(const RunArgs& args, int64_t begin, int64_t end) const {
   std::unique_ptr<Bound> bound;
   {
     std::lock_guard lock(mutex_);
@@ -201,32 +213,30 @@ void Sequence::run(const RunArgs& args) const {
       free_.pop_back();
     }
   }
-  guarded([&] {
-    if (!bound) bound = bind();
-    for (int64_t image = 0; image < images_; ++image) {
-      size_t memory = 0;
-      for (size_t s = 0; s < steps_.size(); ++s) {
-        const Step& step = steps_[s];
-        if (step.tail) {
-          auto* data = static_cast<float*>(address(step.arguments[0], args, image));
-          parallel_for(0, step.count, grain_for(step.count, 4), [&](int64_t begin, int64_t end) {
-            pelton::backend::cpu::Step call;
-            call.in[0] = call.out = data + begin;
-            step.tail(call, end - begin);
-          });
-          continue;
-        }
-        for (const Argument& a : step.arguments) {
-          dnnl::memory& m = bound->memories[memory++];
-          if (a.place.kind != Place::packed) m.set_data_handle(address(a, args, image));
-        }
-        dnnl::error::wrap_c_api(
-            dnnl_primitive_execute(step.primitive.get(), bound->stream.get(),
-                                   static_cast<int>(bound->arguments[s].size()), bound->arguments[s].data()),
-            "cannot run a primitive");
+  if (!bound) bound = bind();
+  for (int64_t image = begin; image < end; ++image) {
+    size_t memory = 0;
+    for (size_t s = 0; s < steps_.size(); ++s) {
+      const Step& step = steps_[s];
+      if (step.tail) {
+        auto* data = static_cast<float*>(address(step.arguments[0], args, image));
+        parallel_for(0, step.count, grain_for(step.count, 4), [&](int64_t first, int64_t last) {
+          pelton::backend::cpu::Step call;
+          call.in[0] = call.out = data + first;
+          step.tail(call, last - first);
+        });
+        continue;
       }
+      for (const Argument& a : step.arguments) {
+        dnnl::memory& m = bound->memories[memory++];
+        if (a.place.kind != Place::packed) m.set_data_handle(address(a, args, image));
+      }
+      dnnl::error::wrap_c_api(
+          dnnl_primitive_execute(step.primitive.get(), bound->stream.get(),
+                                 static_cast<int>(bound->arguments[s].size()), bound->arguments[s].data()),
+          "cannot run a primitive");
     }
-  });
+  }
   std::lock_guard lock(mutex_);
   free_.push_back(std::move(bound));
 }

@@ -68,11 +68,13 @@ class Sequence final : public Kernel {
   void add_reorder(const Desc& from, Place source, const Desc& to, Place target);
   // As a step: `f`, of one operand, over `count` f32 elements in place.
   void add_tail(StepFunction f, Place at, int64_t count, int64_t image_bytes);
-  // All steps run once for each of `images`, so that what one leaves is still in the cache for the next.
+  // All steps run once for each of `images`, so that what one leaves is still in the cache for the next. With
+  // no fewer images than threads each thread takes images of its own, always the same ones: cores may be far
+  // from each other's caches.
   void repeat(int64_t images) { images_ = images; }
   void seal();  // no more primitives; makes the first set of memory objects
 
-  int64_t scratch_bytes() const override { return scratch_bytes_; }
+  int64_t scratch_bytes() const override { return scratch_bytes_ * lanes(); }
   int64_t packed_bytes() const override { return packed_bytes_; }
   void run(const RunArgs& args) const override;
   bool reads(size_t input) const override;
@@ -86,11 +88,16 @@ class Sequence final : public Kernel {
   };
   struct Bound;  // memory objects and a stream of one running thread
   std::unique_ptr<Bound> bind() const;
+  static constexpr int64_t kLanes = 16;
+  int64_t lanes() const {
+    return std::min(images_, kLanes);
+  }  // images at the same time, each with scratch of its own
   void* address(const Argument& argument, const RunArgs& args, int64_t image) const;
+  void run_images(const RunArgs& args, int64_t begin, int64_t end) const;
 
   std::vector<Step> steps_;
   std::vector<std::shared_ptr<const Tensor>> packed_;
-  int64_t scratch_bytes_ = 0, packed_bytes_ = 0, images_ = 1;
+  int64_t scratch_bytes_ = 0, packed_bytes_ = 0, images_ = 1;  // scratch_bytes_: of one lane
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<Bound>> free_;  // guarded by mutex_
 
