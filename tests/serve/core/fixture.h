@@ -189,8 +189,11 @@ struct TestServer {
 // Whether the condition came true within ten seconds.
 template <class Condition>
 bool until(Condition&& condition) {
-  for (int i = 0; i < 10000 && !condition(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  return condition();
+  for (int i = 0; i < 10000; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return false;
 }
 
 // Lets the threads of an engine wait until the test opens it.

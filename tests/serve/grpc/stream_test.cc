@@ -79,7 +79,7 @@ TEST_CASE(
     "a stream whose responses nobody reads is ended and its memory given back; one that is read is not") {
   TestServer s;
   REQUIRE(s.start_echo().empty());
-  const auto server = grpc_front_end(s, std::chrono::milliseconds(300));
+  const auto server = grpc_front_end(s, std::chrono::milliseconds(1000));
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);
   const auto channel =
