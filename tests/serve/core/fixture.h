@@ -214,6 +214,10 @@ class Latch {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return waiting_ >= n; });
   }
+  bool anyone_within(std::chrono::milliseconds time) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, time, [&] { return waiting_ > 0; });
+  }
 
  private:
   std::mutex mutex_;
