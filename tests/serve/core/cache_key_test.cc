@@ -13,7 +13,7 @@ namespace {
 void ask(Request& r) {
   r.model = "m";
   r.version = "1";
-  r.inputs = {int_tensor({1, 2}, {2})};
+  r.inputs = {int_tensor({1, 2}, {2, 1})};
   r.inputs.push_back(int_tensor({3}, {1}));
   r.inputs[1].name = "INPUT1";
   r.parameters["p"] = int64_t{1};
@@ -41,9 +41,10 @@ TEST_CASE("every part of a request that an engine sees is part of its key in the
        [](Request& r) {
          r.inputs[0].dims = {1, 2};
        }},
+      {"rank", [](Request& r) { r.inputs[0].dims = {2}; }},
       {"data",
        [](Request& r) {
-         r.inputs[0] = int_tensor({1, 3}, {2});
+         r.inputs[0] = int_tensor({1, 3}, {2, 1});
        }},
       {"an input less", [](Request& r) { r.inputs.pop_back(); }},
       {"parameter", [](Request& r) { r.parameters["p"] = int64_t{2}; }},
