@@ -72,7 +72,10 @@ def page(results):
     ours, versions = imported(), known()
     lines = ["# ONNX coverage", "",
              f"Made by `tools/onnx_coverage.py` against onnx {onnx.__version__} (operator set {onnx.defs.onnx_opset_version()}).",
-             "An imported op takes every version listed unless a note in its import function refuses a form by name.", ""]
+             "An imported op takes every version listed unless a note in its import function refuses a form by name.", "",
+             "`pelton export` refuses by name what ONNX cannot say: state that changes from run to run, and a plan made with `--shape` in which a branch of an",
+             "If does not allow these sizes. No op of ONNX refuses to run, and such a plan holds the graph at its sizes alone: export the model itself, or a plan",
+             "compiled without `--shape`.", ""]
     lines += conformance(results) if results else []
     for domain in ("", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training"):
         ops = sorted(op for d, op in versions if d == domain)
