@@ -101,13 +101,14 @@ TEST_CASE("gpu: a model that fits runs where the memory does not hold a timing o
   return %2
 })"));
   };
-  const Tensor few(DType::f16, {64, 64, 8, 8});
-  model(8)->run({ir::HostValue(few), ir::HostValue(few), ir::HostValue(Tensor(DType::f16, {64, 64, 3, 3}))});
+  const Tensor few = Tensor::zeros(DType::f16, {64, 64, 8, 8});
+  model(8)->run(
+      {ir::HostValue(few), ir::HostValue(few), ir::HostValue(Tensor::zeros(DType::f16, {64, 64, 3, 3}))});
   auto e = model(224);
   const std::shared_ptr<device::Device> gpu = e->shared_device();
   gpu->activate();
   const device::Memory held(gpu, gpu->free_bytes() - (int64_t{2150} << 20), "all but 2150 MB");
-  Tensor x(DType::f16, {64, 64, 224, 224}), w(DType::f16, {64, 64, 3, 3});
+  Tensor x = Tensor::zeros(DType::f16, {64, 64, 224, 224}), w = Tensor::zeros(DType::f16, {64, 64, 3, 3});
   x.set_double(5, 2);
   w.set_double(4, 3);  // the middle of the first kernel
   const Tensor y = e->run({ir::HostValue(x), ir::HostValue(x), ir::HostValue(w)})[0].tensor;
