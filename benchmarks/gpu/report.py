@@ -112,7 +112,9 @@ def bars(result):
     yield f"error against f64 over PyTorch's: at most {max(errors.values()):.2f} ({max(errors, key=errors.get)}; wanted 2)" if errors else "no errors"
     alone = result.get("alone", {})
     for n, facts in alone.get("cases", {}).items():
-        yield f"{n} measured again later, without PyTorch: {figure(facts['ms'])} ms, loaded in {facts['load_ms']:.0f} ms"
+        peer = result["cases"][n]["torch"]["fp16"].get("peak_bytes", 0)
+        peak = f", {facts['peak_bytes'] / 2**20:.0f} MiB (PyTorch's {peer / 2**20:.0f})" if "peak_bytes" in facts else ""
+        yield f"{n} measured again later, without PyTorch: {figure(facts['ms'])} ms, loaded in {facts['load_ms']:.0f} ms{peak}"
     for n, seconds in alone.get("second_compile_s", {}).items():
         yield f"{n}, second compilation measured again: {seconds:.2f} s"
     for n, us in alone.get("host_us", {}).items():
