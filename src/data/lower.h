@@ -27,8 +27,10 @@ struct TrainingSplit {
   int64_t height = 0, width = 0;      // of pictures
 };
 // As many of the last stages as have an IR form. Stages that mix whole batches need finished pictures, so
-// with them, as with pictures whose size differs, the graph's part is empty.
-TrainingSplit split_training(const PipelineSpec& spec);
+// with them, as with pictures whose size differs, the graph's part is empty. `pictures`: [h, w, channels] of
+// a source whose samples are pixels of one size (Source::picture_dims()); a resize straight behind the decode
+// stage is then of the graph's part too if it says device = "gpu", so that the stored pictures travel.
+TrainingSplit split_training(const PipelineSpec& spec, const Dims& pictures = {});
 
 // Appends the graph's part. epoch: i64 [], indices: i64 [N] (Batch::epoch and Batch::indices): the draws are
 // a pure function of these and the seed, so it does not matter where and in which batch a sample is worked

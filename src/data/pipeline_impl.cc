@@ -64,7 +64,7 @@ PipelineParts::PipelineParts(const PipelineSpec& spec, const Source& source, con
   if (!o.for_graph) return;
   if (o.evaluation) fail(ErrorCode::usage, "for_graph is for the training form", spec.name);
   if (has_targets(source)) return;
-  TrainingSplit split = split_training(spec);
+  TrainingSplit split = split_training(spec, source.picture_dims());
   host = std::move(split.host);
   graph = std::move(split.graph);
   field = std::move(split.field);

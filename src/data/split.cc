@@ -27,8 +27,9 @@ Size behind(const StageSpec& s, const Args& a, Size before) {
   return s.op == "decode" || changes ? Size{} : before;
 }
 
-// Whether a graph can do it to pictures of this size.
-bool has_form(const StageSpec& s, const Args& a, Size before, const std::string& match) {
+// Whether a graph can do it to pictures of this size; `resizes`: a resize that is to be the graph's, of
+// pictures as the source holds them (the host joins one with what stands before it).
+bool has_form(const StageSpec& s, const Args& a, Size before, bool resizes, const std::string& match) {
   constexpr std::string_view always[] = {"flip",      "brightness", "contrast",  "saturation", "hue",
                                          "grayscale", "erase",      "posterize", "solarize",   "normalize"};
   if (!before.fixed()) return false;
@@ -39,13 +40,14 @@ bool has_form(const StageSpec& s, const Args& a, Size before, const std::string&
     return h <= before.h && w <= before.w;
   }
   // The host reads through the same taps only in the default mode.
+  if (s.op == "resize") return resizes && match == "none" && a.text("mode") == "stretch";
   return s.op == "rotate" && match == "none" && !a.boolean("expand") &&
          (a.text("filter") == "linear" || a.text("filter") == "nearest");
 }
 
 }  // namespace
 
-TrainingSplit split_training(const PipelineSpec& given) {
+TrainingSplit split_training(const PipelineSpec& given, const Dims& pictures) {
   TrainingSplit out;
   out.host = training_form(given);
   out.graph = out.host;
@@ -58,7 +60,7 @@ TrainingSplit split_training(const PipelineSpec& given) {
   SoundForm sound;
   const bool sounds = std::ranges::none_of(stages, [](const StageSpec& s) { return s.op == "decode"; });
   int number = 0;
-  bool turned = false;
+  bool turned = false, stored = !pictures.empty();
   for (size_t i = 0; i < stages.size(); ++i) {
     StageSpec& s = stages[i];
     const StageKind& kind = stage_kind(s.op, s.where);
@@ -67,15 +69,22 @@ TrainingSplit split_training(const PipelineSpec& given) {
     const Args args(kind.schema, options, s.where);
     if (kind.make_batch && s.op != "pad_longest") return out;  // nothing moves
     const auto device = s.options.find("device");
-    const bool on_host = device != s.options.end() && device->second.texts == std::vector<std::string>{"cpu"};
-    sizes.push_back(size);
+    const auto asked_for = [&](const char* side) {
+      return device != s.options.end() && device->second.texts == std::vector<std::string>{side};
+    };
+    const bool on_host = asked_for("cpu");
+    stored = stored && (s.op == "decode" || s.op == "resize" || s.op == "cache" || leaves_picture(s.op));
+    const bool resizes = s.op == "resize" && stored && asked_for("gpu");
+    const Size before = resizes ? Size{pictures[0], pictures[1]} : size;
+    sizes.push_back(before);
     if (works_on_sound(s.op)) {
       can.push_back(!on_host && sounds && sound_has_form(s, sound));
       sound = sound_behind(s, sound);
     } else {
       can.push_back(!on_host && !kind.make_batch && !kind.make_join && !leaves_picture(s.op) &&
-                    has_form(s, args, size, out.host.match));
+                    has_form(s, args, before, resizes, out.host.match));
     }
+    stored = stored && s.op != "resize";
     // The host composes turns into one, so only one of them can go to the graph: the last.
     if (s.op == "rotate" || s.op == "affine" || s.op == "perspective") {
       if (turned) can[i] = false;

@@ -7,8 +7,10 @@
 #include "data/graph_draw.h"
 #include "data/lower.h"
 #include "data/pipeline.h"
+#include "data/source/arrays.h"
 #include "interp/interpreter.h"
 #include "ir/verify.h"
+#include "support/expect_error.h"
 
 using namespace pelton;
 using namespace pelton::data;
@@ -34,6 +36,13 @@ std::shared_ptr<const Source> noise_pictures(int64_t n) {
         return s;
       },
       "noise");
+}
+
+std::shared_ptr<const Source> stored_pictures(int64_t n, int64_t h, int64_t w) {
+  Tensor images(DType::u8, {n, h, w, 3});
+  uint8_t* v = images.as_mutable<uint8_t>();
+  for (int64_t i = 0; i < images.count(); ++i) v[i] = static_cast<uint8_t>((i * i / 7 + i / 5) % 256);
+  return std::make_shared<Arrays>("made", std::vector<std::pair<std::string, Tensor>>{{"image", images}});
 }
 
 PipelineSpec pipeline(std::vector<StageSpec> stages) {
@@ -164,6 +173,60 @@ TEST_CASE("pipelines cut between host and graph make the samples of the whole pi
     // Where levels are rounded twice, few of them differ at all.
     CHECK(differ / all < 0.1);
   }
+}
+
+TEST_CASE("a resize of pictures that a source stores in one size is the graph's when that is asked for") {
+  PipelineSpec whole;
+  whole.seed = 3;
+  whole.source.shuffle = true;
+  whole.stages = {{"decode", {}, ""},
+                  {"resize", {{"size", std::vector<double>{40, 56}}, {"device", "gpu"}}, ""},
+                  {"flip", {}, ""},
+                  {"normalize", {}, ""}};
+  const auto source = stored_pictures(12, 24, 32);
+  CHECK(split_training(whole).graph.stages.size() == 2);
+  for (const char* filter : {"linear", "cubic", "nearest"}) {
+    CAPTURE(std::string(filter));
+    for (const double size : {48.0, 15.0}) {
+      whole.stages[1].options = {{"size", size}, {"filter", std::string(filter)}, {"device", "gpu"}};
+      const TrainingSplit split = split_training(whole, {24, 32, 3});
+      REQUIRE(split.graph.stages.size() == 3);
+      CHECK(split.height == 24);
+      CHECK(split.width == 32);
+      PipelineSpec on_host = whole;
+      on_host.stages[1].options.erase("device");
+      CHECK(split_training(on_host, {24, 32, 3}).graph.stages.size() == 2);
+      Pipeline a(on_host, source, {.batch = 6}), b(split.host, source, {.batch = 6});
+      Batch x, y;
+      for (int step = 0; step < 5; ++step) {
+        if (!a.next(x)) REQUIRE(a.next(x));
+        if (!b.next(y)) REQUIRE(b.next(y));
+        const Tensor got = finished(split, y), &want = x.at("image");
+        REQUIRE(got.dims() == want.dims());
+        double largest = 0;
+        for (int64_t i = 0; i < got.count(); ++i)
+          largest = std::max(largest, std::abs(got.get_double(i) - want.get_double(i)));
+        CHECK(largest <= 2e-5);  // normalised; a level is 0.017
+      }
+    }
+  }
+  // A pipeline asks its source.
+  CHECK(Pipeline(whole, source, {.batch = 6, .for_graph = true}).graph_part().stages.size() == 3);
+  test::expect_error(ErrorCode::no_device, {"resize runs on a GPU only within a training step"},
+                     [&] { Pipeline(whole, noise_pictures(12), {.batch = 6, .for_graph = true}); });
+  // The host would join it with another resize or a crop; match rounds to levels.
+  auto moved = [&](std::vector<StageSpec> stages, const char* match = "none") {
+    PipelineSpec p = whole;
+    p.stages = std::move(stages);
+    p.match = match;
+    return split_training(p, {24, 32, 3}).graph.stages.size();
+  };
+  const StageSpec decode{"decode", {}, ""}, resize{"resize", {{"size", 20}, {"device", "gpu"}}, ""};
+  CHECK(moved({decode, resize}) == 1);
+  CHECK(moved({decode, {"crop", {{"size", 16}}, ""}, resize}) == 0);
+  CHECK(moved({decode, resize, {"resize", {{"size", 30}, {"device", "gpu"}}, ""}}) == 0);
+  CHECK(moved({decode, {"resize", {{"size", 20}, {"mode", "shorter"}, {"device", "gpu"}}, ""}}) == 0);
+  CHECK(moved({decode, resize}, "pillow") == 0);
 }
 
 TEST_CASE("what keeps a pipeline whole") {

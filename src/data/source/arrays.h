@@ -23,6 +23,12 @@ class Arrays : public Source {
     return s;
   }
   std::vector<std::string> classes() const override { return classes_; }
+  Dims picture_dims() const override {
+    for (const auto& [name, all] : fields_)
+      if (name == "image" && all.dtype() == DType::u8 && all.rank() == 4)
+        return {all.dims()[1], all.dims()[2], all.dims()[3]};
+    return {};
+  }
   std::string identity() const override {
     std::string out = "arrays";
     for (const auto& [name, all] : fields_) append(out, cat(" ", name, " ", all.str()));
