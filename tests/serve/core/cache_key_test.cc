@@ -32,7 +32,7 @@ TEST_CASE("every part of a request that an engine sees is part of its key in the
   const std::string same = key([](Request&) {});
   CHECK(key([](Request& r) { std::swap(r.inputs[0], r.inputs[1]); }) == same);
   CHECK(key([](Request& r) { r.id = "other"; }) == same);
-  const std::vector<std::pair<const char*, std::function<void(Request&)>>> changes = {
+  const std::vector<std::pair<std::string, std::function<void(Request&)>>> changes = {
       {"model", [](Request& r) { r.model = "n"; }},
       {"version", [](Request& r) { r.version = "2"; }},
       {"name", [](Request& r) { r.inputs[0].name = "INPUT2"; }},
