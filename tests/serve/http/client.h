@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <string>
 
 namespace pelton::serve::test {
@@ -48,6 +49,12 @@ class Client {
       if (n <= 0) return "";
       buffer_.append(more, static_cast<size_t>(n));
     }
+  }
+  // Whether the server has, with nothing left to read.
+  bool closed() const {
+    char byte;
+    const ssize_t n = ::recv(fd_, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return n == 0 || (n < 0 && errno != EAGAIN);
   }
 
  private:
