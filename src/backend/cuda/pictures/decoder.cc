@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // device::PictureDecoder through nvJPEG: on the GPU's JPEG engines where it has some, else by its kernels. A
 // list of files is decoded at once into memory of the decoder, and one kernel resamples all of them into the
-// batch; pictures that come as they are, are decoded straight into it. Which files those can be is asked of
-// the library before, by any threads.
+// batch. Which files those can be is asked of the library before, by any threads.
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -25,6 +25,17 @@ size_t aligned(size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+// PELTON_CUDA_JPEG_DIRECT=1: pictures that come as they are, are decoded straight into the batch, and nvJPEG
+// neither waits for the next list nor searches the files for damage, which whoever made the jobs has done.
+// Off by default: it has not run on a GPU.
+bool direct() {
+  static const bool on = [] {
+    const char* value = std::getenv("PELTON_CUDA_JPEG_DIRECT");
+    return value && std::string_view(value) == "1";
+  }();
+  return on;
+}
+
 // nvJPEG on one GPU. Stays until the process ends: states of other threads hang on it.
 struct Library {
   NvjpegHandle handle = nullptr;
@@ -40,7 +51,7 @@ Library& library_of(int ordinal) {
   Library& l = (*open)[ordinal];
   if (l.handle) return l;
   const NvjpegTable& api = nvjpeg();
-  constexpr unsigned flags = kNvjpegNoPipeline | kNvjpegInterpolate;
+  const unsigned flags = kNvjpegInterpolate | (direct() ? kNvjpegNoPipeline : kNvjpegStrict);
   unsigned engines = 0, cores = 0;
   int status = api.create(NvjpegBackend::hardware, nullptr, nullptr, flags, &l.handle);
   if (status == 0 && api.hardware(l.handle, &engines, &cores) == 0 && engines > 0) {
@@ -174,7 +185,7 @@ class NvjpegDecoder : public device::PictureDecoder {
       sizes.push_back(job.file.size());
       NvjpegImage image{};
       image.pitch[0] = static_cast<size_t>(job.width * form.channels);
-      if (plain(job, form)) {
+      if (direct() && plain(job, form)) {
         image.channel[0] = static_cast<uint8_t*>(job.out);
       } else {
         to_sample.push_back(i);
