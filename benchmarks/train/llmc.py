@@ -74,7 +74,9 @@ def main():
         length, vocabulary, precision, device = 32, 256, "fp32", "cpu"
         model = ", layers = 1, width = 64, heads = 4, vocabulary = 256, length = 32, positions = 32"
         args.batch = min(args.batch, 4)
-    report = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "batch": args.batch, "length": length,
+    product = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True,
+                             text=True).stdout.strip() if device == "cuda" else "CPU"
+    report = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "hardware": product, "batch": args.batch, "length": length,
               "precision": precision, "llmc": {f: {"ms": []} for f in FUSIONS}, "pelton": {"ms": []}}
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Test accuracy of one recipe on MNIST images, Pelton against PyTorch: the same network, data, optimizer and schedule, each
-side with its own random numbers, or (--paired) with the same initial weights and the same images in every batch; mean over
-seeds. Takes the folder with t10k-images-idx3-ubyte.gz and its labels; every fifth of its 10,000 images is for the test."""
+"""Test accuracy and loss of one recipe on MNIST images, Pelton against PyTorch: the same network, data, optimizer and schedule,
+each side with its own random numbers, or (--paired) with the same initial weights and the same images in every batch; mean over
+seeds. The loss tells differences apart that are below one image of the test. Takes the folder with t10k-images-idx3-ubyte.gz and
+its labels; every fifth of its 10,000 images is for the test."""
 import argparse
+import datetime
 import gzip
 import json
 import pathlib
@@ -39,12 +41,13 @@ def load(folder):
 def pelton(binary, folder, seed, device, paired):
     path = folder / f"seed{seed}.toml"
     # All epochs in the order that PyTorch takes, as one.
-    own = {"train": f"train{seed}", "shuffle": "false", "epochs": 1, "weights": f', weights = "init{seed}.safetensors"'}
+    own = {"train": f"train{seed}", "shuffle": "false", "epochs": 1, "weights": f', weights = "init{seed}.npz"'}
     path.write_text(RECIPE.format(seed=seed, batch=BATCH, lr=LR,
                                   **(own if paired else {"train": "train", "shuffle": "true", "epochs": EPOCHS, "weights": ""})))
     out = subprocess.run([binary, "train", path, "--json", "--device", device, "--set", f"output.folder={folder / f'run{seed}'}"],
                          check=True, capture_output=True, text=True).stdout
-    return json.loads(out.splitlines()[-1])["last"]["accuracy"]
+    last = json.loads(out.splitlines()[-1])["last"]
+    return {"accuracy": last["accuracy"], "loss": last["loss"]}
 
 
 # Of PyTorch's Sequential below, in Pelton's names.
@@ -52,8 +55,9 @@ LAYERS = {"0": "features.0.conv", "1": "features.0.bn", "4": "features.1.conv", 
           "11": "head.fc2"}
 
 
-def torch_accuracy(train, test, seed, device, paired_in):
+def pytorch(train, test, seed, device, paired_in):
     import torch
+    torch.backends.cudnn.allow_tf32 = False  # f32 on both sides
     torch.manual_seed(seed)
     block = lambda i, o: [torch.nn.Conv2d(i, o, 3, padding=1, bias=False), torch.nn.BatchNorm2d(o), torch.nn.ReLU(),
                           torch.nn.MaxPool2d(2)]
@@ -61,10 +65,9 @@ def torch_accuracy(train, test, seed, device, paired_in):
                                 torch.nn.ReLU(), torch.nn.Linear(64, 10))
     orders = [torch.randperm(len(train[1])) for _ in range(EPOCHS)]
     if paired_in:
-        from safetensors.torch import save_file
-        state = {f"{LAYERS[k.split('.')[0]]}.{k.split('.')[1]}": v for k, v in model.state_dict().items()
-                 if not k.endswith("num_batches_tracked")}
-        save_file(state, paired_in / f"init{seed}.safetensors")
+        np.savez(paired_in / f"init{seed}.npz",
+                 **{f"{LAYERS[k.split('.')[0]]}.{k.split('.')[1]}": v.numpy() for k, v in model.state_dict().items()
+                    if not k.endswith("num_batches_tracked")})
         every = torch.cat(orders).numpy()
         np.savez(paired_in / f"train{seed}.npz", image=train[0][every], label=train[1][every])
     model.to(device)
@@ -80,7 +83,10 @@ def torch_accuracy(train, test, seed, device, paired_in):
             schedule.step()
     model.eval()
     with torch.no_grad():
-        return (model(torch.from_numpy(test[0]).to(device)).argmax(1).cpu().numpy() == test[1]).mean().item()
+        logits = model(torch.from_numpy(test[0]).to(device)).cpu()
+    label = torch.from_numpy(test[1])
+    return {"accuracy": (logits.argmax(1) == label).float().mean().item(),
+            "loss": torch.nn.functional.cross_entropy(logits, label).item()}
 
 
 def main():
@@ -102,17 +108,22 @@ def main():
         np.savez(folder / "train.npz", image=train[0], label=train[1])
         np.savez(folder / "test.npz", image=test[0], label=test[1])
         for seed in range(args.first_seed, args.first_seed + args.seeds):
-            peer = torch_accuracy(train, test, seed, args.device, folder if args.paired else None)
+            peer = pytorch(train, test, seed, args.device, folder if args.paired else None)
             rows.append({"seed": seed, "pelton": pelton(args.binary, folder, seed, args.device, args.paired), "torch": peer})
             print(rows[-1], flush=True)
-    means = {side: statistics.mean(r[side] for r in rows) for side in ("pelton", "torch")}
-    differences = [r["pelton"] - r["torch"] for r in rows]
-    error = statistics.stdev(differences) / len(rows) ** 0.5 if len(rows) > 1 else 0.0
-    print("mean", means, "paired difference", statistics.mean(differences), "standard error", error)
+    report = {"device": args.device, "paired": args.paired, "epochs": EPOCHS, "batch": BATCH, "train_images": int(len(train[1])),
+              "test_images": int(len(test[1])), "rows": rows}
+    for what in ("accuracy", "loss"):
+        differences = [r["pelton"][what] - r["torch"][what] for r in rows]
+        report[what] = {"pelton": statistics.mean(r["pelton"][what] for r in rows),
+                        "torch": statistics.mean(r["torch"][what] for r in rows), "difference": statistics.mean(differences),
+                        "standard_error": statistics.stdev(differences) / len(rows) ** 0.5 if len(rows) > 1 else None}
+        print(what, report[what], flush=True)
     if args.output:
-        args.output.write_text(json.dumps({"device": args.device, "paired": args.paired, "epochs": EPOCHS, "batch": BATCH, "train_images": int(len(train[1])),
-                                           "test_images": int(len(test[1])), "rows": rows, "mean": means,
-                                           "difference": statistics.mean(differences), "standard_error": error}, indent=1) + "\n")
+        import torch
+        product = torch.cuda.get_device_name() if args.device == "cuda" else "CPU"
+        args.output.write_text(json.dumps({"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+                                           "hardware": product, "torch": torch.__version__, **report}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

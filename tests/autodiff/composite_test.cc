@@ -138,6 +138,15 @@ TEST_CASE("softmax and normalisations") {
                   2,
                   2,
                   1e-5});
+  check_gradient({"layer_norm, its operand as scale and bias as well",
+                  {{4}},
+                  [](Builder& b, const Values& x) {
+                    return squares(b, {b.op("layer_norm", {x[0], x[0], x[0]})});
+                  },
+                  -2,
+                  2,
+                  2,
+                  1e-5});
   check_gradient({"rms_norm",
                   {{3, 4}, {4}},
                   [](Builder& b, const Values& x) {

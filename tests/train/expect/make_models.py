@@ -49,12 +49,12 @@ class Recurrent(torch.nn.Module):
 
 
 class SmallCnn(torch.nn.Module):
-    def __init__(self):
+    def __init__(self, size=8):
         super().__init__()
         block = lambda i, o: torch.nn.ModuleDict({"conv": torch.nn.Conv2d(i, o, 3, padding=1, bias=False),
                                                   "bn": torch.nn.BatchNorm2d(o)})
         self.features = torch.nn.ModuleList([block(1, 8), block(8, 16)])
-        self.head = torch.nn.ModuleDict({"fc1": torch.nn.Linear(64, 32), "fc2": torch.nn.Linear(32, 10)})
+        self.head = torch.nn.ModuleDict({"fc1": torch.nn.Linear((size // 4) ** 2 * 16, 32), "fc2": torch.nn.Linear(32, 10)})
 
     def forward(self, x):
         for f in self.features:
