@@ -124,6 +124,8 @@ int dry_run(train::Trainer& trainer, const Options& o, const Globals& globals) {
                     {"flops_per_step", d.flops},
                     {"state_bytes", d.state_bytes},
                     {"memory_bytes", d.memory_bytes},
+                    {"arena_bytes", d.arena_bytes},
+                    {"scratch_bytes", d.scratch_bytes},
                     {"step_seconds", d.step_seconds},
                     {"resident_seconds", d.resident_seconds},
                     {"step_cpu_seconds", d.step_cpu_seconds},
@@ -149,7 +151,9 @@ int dry_run(train::Trainer& trainer, const Options& o, const Globals& globals) {
     print_line(cat("             ", fixed(d.resident_seconds * 1e3, 2),
                    " ms where the batch lies on the device already"));
   print_line(cat("memory       ", bytes_text(static_cast<double>(d.memory_bytes)),
-                 ", of it parameters and state ", bytes_text(static_cast<double>(d.state_bytes))));
+                 ", of it parameters and state ", bytes_text(static_cast<double>(d.state_bytes)),
+                 ", results of the step ", bytes_text(static_cast<double>(d.arena_bytes)), " (at most ",
+                 bytes_text(static_cast<double>(d.scratch_bytes)), " for one kernel's work)"));
   std::vector<std::pair<double, std::string>> slowest;
   for (const auto& [name, seconds] : d.node_seconds) slowest.emplace_back(seconds, name);
   std::sort(slowest.rbegin(), slowest.rend());

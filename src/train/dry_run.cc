@@ -108,6 +108,8 @@ DryRun Trainer::dry_run() {
   for (const ir::Slot& s : g.slots)
     if (s.next) changing += byte_size(s.type.dtype, element_count(*as_dims(s.type.shape)));
   r.memory_bytes = e.device() ? e.device()->peak_bytes() : e.memory().total() + r.state_bytes + changing;
+  r.arena_bytes = e.memory().arena;
+  r.scratch_bytes = e.memory().scratch;
   return r;
 }
 

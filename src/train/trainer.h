@@ -45,8 +45,9 @@ struct DryRun {
   int64_t parameters = 0, trained = 0;  // elements
   int64_t samples = 0, epoch_updates = 0, updates = 0;
   int64_t nodes = 0, state_bytes = 0, memory_bytes = 0;
-  double flops = 0;             // of a step
-  double step_seconds = 0;      // median, measured on one batch
+  int64_t arena_bytes = 0, scratch_bytes = 0;  // of memory_bytes: results of a step; of them, of one kernel
+  double flops = 0;                            // of a step
+  double step_seconds = 0;                     // median, measured on one batch
   double resident_seconds = 0;  // likewise, where the batch lies on the device already; 0 on the CPU
   double step_cpu_seconds = 0;  // processor time of all threads, likewise
   std::map<std::string, int64_t> implementations;

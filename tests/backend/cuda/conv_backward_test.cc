@@ -52,6 +52,11 @@ const Case kCases[] = {
     {{0, 8, 4, 4}, {8, 8, 3, 3}, {0, 8, 2, 2}, ""},
     {{4, 96, 20, 20}, {24, 96, 1, 1}, {4, 24, 20, 20}, ""},
     {{3, 24, 30, 31}, {144, 24, 1, 1}, {3, 144, 30, 31}, ""},
+    {{17, 72, 7, 7}, {72, 1, 3, 3}, {17, 72, 7, 7}, "groups = 72, low = dims[1,1], high = dims[1,1]"},
+    {{16, 40, 28, 27},
+     {40, 1, 5, 5},
+     {16, 40, 14, 14},
+     "groups = 40, strides = [2,2], low = dims[2,2], high = dims[2,2]"},
 };
 
 const int rows_wanted = setenv("PELTON_CUDA_ROWS_PRODUCT", "1", 1);
@@ -72,7 +77,7 @@ void check_weights(GpuCase& c) {
   const WeightsProblem p(c.instance(), *gpu());
   WeightsMethods methods;
   if (p.g.count() > 0) {
-    add_weights_depthwise(p, methods);
+    add_weights_depthwise(p, false, methods);
     add_weights_product(p, "", methods);
     add_weights_rows(p, "", methods);
     add_weights_cudnn(p, "", methods);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a kernel's text on the host, a block at a time: each thread is a fiber, a warp's instructions and
-// barriers wait for all that take part, one warp runs as far as it can before the next, copies arrive no
-// sooner than they are waited for and stay inside of what the test has allowed. Included before the
-// kernel's .cuh in place of the device's primitives (own/mma.cuh, own/launch.cuh), whose names it defines.
+// Runs a kernel's text on the host, a block or a cluster of them at a time: each thread is a fiber, a warp's
+// instructions and barriers wait for all that take part, one warp runs as far as it can before the next,
+// copies arrive no sooner than they are waited for and stay inside of what the test has allowed. Included
+// before the kernel's .cuh in place of the device's primitives (own/mma.cuh, own/launch.cuh,
+// own/cluster.cuh), whose names it defines.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,6 +11,7 @@
 
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <deque>
@@ -24,7 +26,7 @@
 #undef __forceinline__
 #undef __launch_bounds__
 #define __device__
-#define __global__
+#define __global__ static  // the library has a launch of the same name
 #define __shared__ static
 #define __forceinline__ inline
 #define __launch_bounds__(...)
@@ -51,19 +53,24 @@ class Emulation {
     return e;
   }
 
-  // Runs `thread` as every thread of one block.
-  void run(int threads, EmulatedDim block, const std::function<void()>& thread) {
-    blockIdx = block;
+  // Runs `thread` as every thread of one block, or of a cluster of `blocks` of them along y, with `shared`
+  // bytes each.
+  void run(int threads, EmulatedDim block, const std::function<void()>& thread, int blocks = 1,
+           size_t shared = 0) {
+    first_ = block;
+    threads_ = static_cast<size_t>(threads);
     fibers_.clear();
-    block_ = {};
-    warps_.assign(static_cast<size_t>(threads / 32), {});
+    blocks_.assign(static_cast<size_t>(blocks), {});
+    for (Block& b : blocks_) b.shared.assign(shared / sizeof(double) + 2, NAN);
+    cluster_ = {};
+    warps_.assign(static_cast<size_t>(threads / 32 * blocks), {});
     thread_ = &thread;
-    for (int i = 0; i < threads; ++i) {
+    for (int i = 0; i < threads * blocks; ++i) {
       auto f = std::make_unique<Fiber>();
-      f->stack.resize(kStack);
+      f->stack = std::make_unique_for_overwrite<std::byte[]>(kStack);
       getcontext(&f->context);
-      f->context.uc_stack.ss_sp = f->stack.data();
-      f->context.uc_stack.ss_size = f->stack.size();
+      f->context.uc_stack.ss_sp = f->stack.get();
+      f->context.uc_stack.ss_size = kStack;
       f->context.uc_link = &main_;
       makecontext(&f->context, &Emulation::enter, 0);
       fibers_.push_back(std::move(f));
@@ -82,10 +89,36 @@ class Emulation {
   }
 
   void block_barrier() {
-    fiber().in_block_barrier = true;
-    if (block_.arrived + 1 == fibers_.size())
-      for (const auto& f : fibers_) f->in_block_barrier = false;
-    wait(block_, fibers_.size());
+    fiber().at_barrier = true;
+    Block& block = blocks_[now_ / threads_];
+    if (block.barrier.arrived + 1 == threads_)
+      for (size_t i = 0; i < threads_; ++i) fibers_[now_ / threads_ * threads_ + i]->at_barrier = false;
+    wait(block.barrier, threads_);
+  }
+  int rank() const { return static_cast<int>(now_ / threads_); }
+  unsigned char* shared(size_t block) {
+    return reinterpret_cast<unsigned char*>(blocks_[block].shared.data());
+  }
+  void cluster_arrive() {
+    fiber().arrived_at = cluster_.generation;
+    if (++cluster_.arrived < fibers_.size()) return;
+    cluster_.arrived = 0;
+    ++cluster_.generation;
+    for (const auto& f : fibers_)
+      if (f->waits_for_cluster) f->waits_for_cluster = f->at_barrier = false;
+  }
+  void cluster_wait() {
+    const size_t mine = now_;
+    while (cluster_.generation == fibers_[mine]->arrived_at) {
+      fibers_[mine]->waits_for_cluster = fibers_[mine]->at_barrier = true;
+      swapcontext(&fibers_[mine]->context, &main_);
+    }
+  }
+  // Blocks whose threads have all ended: their shared memory is gone.
+  bool over(size_t block) const {
+    for (size_t i = 0; i < threads_; ++i)
+      if (!fibers_[block * threads_ + i]->done) return false;
+    return true;
   }
   // What each lane of the warp gives, in order, once all have given it.
   template <class Given>
@@ -129,10 +162,15 @@ class Emulation {
   };
   struct Fiber {
     ucontext_t context;
-    std::vector<std::byte> stack;
+    std::unique_ptr<std::byte[]> stack;
     std::vector<Copy> open;
     std::deque<std::vector<Copy>> groups;
-    bool done = false, in_block_barrier = false;
+    bool done = false, at_barrier = false, waits_for_cluster = false;
+    size_t arrived_at = 0;
+  };
+  struct Block {
+    Barrier barrier;
+    std::vector<double> shared;
   };
   struct Warp {
     struct Slot {
@@ -147,10 +185,11 @@ class Emulation {
   bool resume_warp(size_t warp) {
     bool any = false;
     for (size_t i = warp * 32; i < warp * 32 + 32; ++i) {
-      if (fibers_[i]->done || fibers_[i]->in_block_barrier) continue;
+      if (fibers_[i]->done || fibers_[i]->at_barrier) continue;
       any = true;
       now_ = i;
-      threadIdx = {static_cast<int>(i), 0};
+      threadIdx = {static_cast<int>(i % threads_), 0};
+      blockIdx = {first_.x, first_.y + static_cast<int>(i / threads_)};
       swapcontext(&main_, &fibers_[i]->context);
     }
     return any;
@@ -175,7 +214,10 @@ class Emulation {
   ucontext_t main_;
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Warp> warps_;
-  Barrier block_;
+  std::vector<Block> blocks_;
+  Barrier cluster_;
+  EmulatedDim first_;
+  size_t threads_ = 1;
   const std::function<void()>* thread_ = nullptr;
   size_t now_ = 0;
   std::vector<std::pair<const std::byte*, size_t>> allowed_;
@@ -196,6 +238,28 @@ static inline void commit_copies() {
 template <int kLeft>
 static inline void wait_copies() {
   Emulation::current().arrive(kLeft);
+}
+
+static inline int cluster_rank() {
+  return Emulation::current().rank();
+}
+static inline void cluster_arrive() {
+  Emulation::current().cluster_arrive();
+}
+static inline void cluster_wait() {
+  Emulation::current().cluster_wait();
+}
+static inline unsigned char* launched_shared() {
+  return Emulation::current().shared(static_cast<size_t>(cluster_rank()));
+}
+template <class T>
+const T* in_block(const T* mine, int rank) {
+  Emulation& e = Emulation::current();
+  const auto to = static_cast<size_t>(rank);
+  static const std::array<T, 1024> gone{};
+  if (e.over(to)) return gone.data();
+  return reinterpret_cast<const T*>(e.shared(to) +
+                                    (reinterpret_cast<const unsigned char*>(mine) - launched_shared()));
 }
 
 // Lane l gets of each matrix rows l % 4 * 2 and + 1 of column l / 4.

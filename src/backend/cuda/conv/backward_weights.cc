@@ -47,9 +47,15 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& 
   WeightsMethods methods;
   bool known = false;  // of an earlier timing, which has judged it
   if (p.g.count() > 0 && p.x.count() > 0) {
-    // Bound by memory: nothing is faster.
-    add_weights_depthwise(p, methods);
-    if (methods.empty()) {
+    add_weights_depthwise(p, timing_is_over(), methods);
+    if (!methods.empty()) {
+      std::vector<std::string> names;
+      for (const auto& m : methods) names.push_back(m->name());
+      if (const std::optional<size_t> k = known_fastest(p.key(), names)) {
+        std::swap(methods[0], methods[*k]);
+        methods.resize(1);
+      }
+    } else {
       const std::vector<std::string> names = timed_weights_methods();
       if (std::optional<size_t> k = known_fastest(p.key(), names)) {
         if (names[*k] == kDirect)
@@ -66,8 +72,9 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& 
   if (methods.size() > 1 || (!known && methods[0]->judged_as())) {
     best = fastest_in_memory(p.key(), [&] {
       WeightsMethods judged = std::move(methods);
-      methods.clear();
-      add_weights_direct(p, methods);  // all that is left where memory for the trial is missing
+      methods.clear();  // what is left where memory for the trial is missing
+      add_weights_depthwise(p, true, methods);
+      if (methods.empty()) add_weights_direct(p, methods);
       const WeightsTrial trial(p, judged);
       leave_out_inexact(p, trial.buffers(), judged);
       leave_out_different(p, trial.buffers(), judged);
@@ -123,6 +130,7 @@ WeightsProblem::WeightsProblem(const Instance& instance, const device::Target& t
   window = conv_window(n, instance, dw);
   multiprocessors = cuda::multiprocessors(target);
   tf32 = target.tf32;
+  clusters = target.sm >= 90;
 }
 
 std::string WeightsProblem::key() const {

@@ -20,7 +20,7 @@ struct WeightsProblem {
   ConvWindow window;
   size_t g_input = 0, x_input = 1;
   int multiprocessors = 132;
-  bool tf32 = false;
+  bool tf32 = false, clusters = false;
 
   size_t spatial() const { return x.dims.size() - 2; }
   int64_t taps() const { return element_count(Dims(dw.begin() + 2, dw.end())); }
@@ -62,7 +62,7 @@ ConvWeights conv_weights_of(const WeightsProblem& problem);  // without addresse
 void add_weights_product(const WeightsProblem& problem, const std::string& only, WeightsMethods& to);
 void add_weights_rows(const WeightsProblem& problem, const std::string& only, WeightsMethods& to);
 void add_weights_cudnn(const WeightsProblem& problem, const std::string& only, WeightsMethods& to);
-void add_weights_depthwise(const WeightsProblem& problem, WeightsMethods& to);
+void add_weights_depthwise(const WeightsProblem& problem, bool first_alone, WeightsMethods& to);
 void add_weights_direct(const WeightsProblem& problem, WeightsMethods& to);  // takes everything
 
 // Buffers with numbers in them, to time and judge methods with.

@@ -9,7 +9,7 @@
 #include "backend/cuda/libraries.h"
 #include "backend/cuda/matmul_call.h"
 #include "backend/cuda/own/conv_weights.h"
-#include "backend/cuda/own/depthwise_backward.h"
+#include "backend/cuda/own/depthwise_weights.h"
 #include "base/log.h"
 
 namespace pelton::backend::cuda {
@@ -102,6 +102,29 @@ class DepthwiseMethod final : public WeightsMethod {
   int multiprocessors_;
 };
 
+// From shared memory.
+class StagedDepthwiseMethod final : public WeightsMethod {
+ public:
+  StagedDepthwiseMethod(const DepthwiseBackward& d, const DepthwiseShares& shares)
+      : depthwise_(d), shares_(shares) {}
+  std::string name() const override {
+    return cat("depthwise ", shares_.lanes, "x", shares_.blocks, shares_.cluster ? " cluster" : "");
+  }
+  int64_t scratch_bytes() const override { return depthwise_weights_scratch_bytes(depthwise_, shares_); }
+  bool compared() const override { return true; }
+  void run(const WeightsBuffers& b, cudaStream_t stream) const override {
+    DepthwiseBackward d = depthwise_;
+    d.g = b.g;
+    d.other = b.x;
+    d.result = b.dw;
+    PELTON_CUDA(depthwise_weights(d, shares_, static_cast<float*>(b.scratch), stream));
+  }
+
+ private:
+  DepthwiseBackward depthwise_;
+  DepthwiseShares shares_;
+};
+
 class DirectMethod final : public WeightsMethod {
  public:
   explicit DirectMethod(const ConvWeights& conv) : conv_(conv) {}
@@ -184,14 +207,17 @@ void add_weights_cudnn(const WeightsProblem& p, const std::string& only, Weights
   if (p.result != p.x.dtype && to.size() == before) add(p.x.dtype);
 }
 
-void add_weights_depthwise(const WeightsProblem& p, WeightsMethods& to) {
+void add_weights_depthwise(const WeightsProblem& p, bool first_alone, WeightsMethods& to) {
   const int64_t c = p.x.dims[1];
   if (p.groups != c || p.g.dims[1] != c || p.spatial() > 2 || !p.channels_last()) return;
   for (const Dims* dims : {&p.x.dims, &p.g.dims, &p.window.low, &p.window.strides, &p.window.dilations})
     for (int64_t d : *dims)
       if (d > (1 << 24) || d < -(1 << 24)) return;
-  to.push_back(std::make_unique<DepthwiseMethod>(
-      depthwise_backward_of(p.x.dims, p.g.dims, p.dw, p.window, p.x.dtype, p.result), p.multiprocessors));
+  const DepthwiseBackward d = depthwise_backward_of(p.x.dims, p.g.dims, p.dw, p.window, p.x.dtype, p.result);
+  to.push_back(std::make_unique<DepthwiseMethod>(d, p.multiprocessors));
+  if (first_alone || !p.clusters) return;
+  for (const DepthwiseShares& s : depthwise_weights_shares(d, p.multiprocessors))
+    to.push_back(std::make_unique<StagedDepthwiseMethod>(d, s));
 }
 
 ConvWeights conv_weights_of(const WeightsProblem& p) {

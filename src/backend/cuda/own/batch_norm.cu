@@ -2,10 +2,13 @@
 #include "backend/cuda/own/batch_norm.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <type_traits>
 
 #include "backend/cuda/own/device.cuh"
 #include "backend/cuda/own/launch.cuh"
+// After these.
+#include "backend/cuda/own/batch_norm.cuh"
 
 namespace pelton::backend::cuda {
 namespace {
@@ -17,6 +20,7 @@ constexpr int kThreads = 256, kAtOnce = 4;  // vectors that a thread has on thei
 // parts].
 struct Shares {
   int lanes = 1, tiles = 1, parts = 1;
+  bool down = false;
 };
 // Elements that a thread takes at a time: channels (channels last) or places of one channel. Steps with an
 // operand of channels take it by channels.
@@ -47,7 +51,10 @@ Shares shares_of(const BatchNorm& d, int blocks_each) {
   return s;
 }
 Shares sum_shares(const BatchNorm& d) {
-  return shares_of(d, 4);
+  Shares s = shares_of(d, 4);
+  static const bool down = getenv("BN_DOWN") != nullptr;
+  s.down = down;
+  return s;
 }
 
 // The vectors of one thread: V channels of a place (channels last), or V places of a channel.
@@ -55,7 +62,7 @@ template <int V, bool kLast>
 class Walk {
  public:
   static constexpr int kOwn = kLast ? V : 1;  // channels of the thread
-  __device__ __forceinline__ Walk(const BatchNorm& d, const Shares& s) : c_(d.c) {
+  __device__ __forceinline__ Walk(const BatchNorm& d, const Shares& s) : c_(d.c), down_(s.down) {
     if (kLast) {
       const int teams = kThreads / s.lanes, team = threadIdx.x / s.lanes;
       channel = (blockIdx.x * s.lanes + threadIdx.x % s.lanes) * V;
@@ -73,6 +80,7 @@ class Walk {
   }
   // Where vector i begins.
   __device__ __forceinline__ int64_t at(int64_t i) const {
+    if (down_) i = count - 1 - i;
     if (kLast) return i * c_ + channel;
     const int64_t image = i / groups_;
     return (image * c_ + channel) * groups_ * V + (i - image * groups_) * V;
@@ -97,6 +105,7 @@ class Walk {
 
  private:
   int c_;
+  bool down_;
   int64_t groups_ = 1;
 };
 
@@ -108,46 +117,6 @@ __device__ __forceinline__ void load_parameter(const BatchNorm& d, const void* p
 template <int kOwn>
 __device__ __forceinline__ void load_floats(const float* p, int channel, float (&to)[kOwn]) {
   load_v<kOwn>(p + channel, to);
-}
-
-// Whether the gradient at a place counts, from what the norm yielded there.
-__device__ __forceinline__ bool counts(const BatchNorm& d, float y) {
-  return d.through == BatchNorm::positive ? y > 0 : y >= 0 && y <= 6;
-}
-// g where it counts, else 0. kOwn: mean, factor and bias of each element, or of all.
-template <class T, int V, int kOwn>
-__device__ __forceinline__ void pass_gate(const BatchNorm& d, const float (&x)[V], const float (&mean)[kOwn],
-                                          const float (&factor)[kOwn], const float (&bias)[kOwn],
-                                          float (&g)[V]) {
-  if (d.through == BatchNorm::open) return;
-#pragma unroll
-  for (int e = 0; e < V; ++e) {
-    const int c = kOwn == 1 ? 0 : e;
-    if (!counts(d, to_float(from_float<T>(fmaf(x[e] - mean[c], factor[c], bias[c]))))) g[e] = 0;
-  }
-}
-
-// The mean of the middle two of four elements of each channel, in their type: what is left of data of one
-// magnitude without it is exact in f32, and one element far out does not move it. 0 where that is no number.
-template <class T, int kOwn>
-__device__ __forceinline__ void sample(const BatchNorm& d, int channel, float (&to)[kOwn]) {
-  const int64_t rows = d.n * d.places;
-  float x[4][kOwn];
-#pragma unroll
-  for (int k = 0; k < 4; ++k) {
-    const int64_t row = rows * k / 4;
-    const int64_t at =
-        d.channels_last ? row * d.c + channel : (row / d.places * d.c + channel) * d.places + row % d.places;
-#pragma unroll
-    for (int e = 0; e < kOwn; ++e) x[k][e] = to_float(static_cast<const T*>(d.x)[at + e]);
-  }
-#pragma unroll
-  for (int e = 0; e < kOwn; ++e) {
-    const float low = fmaxf(fminf(x[0][e], x[1][e]), fminf(x[2][e], x[3][e])),
-                high = fminf(fmaxf(x[0][e], x[1][e]), fmaxf(x[2][e], x[3][e]));
-    to[e] = to_float(from_float<T>(0.5f * low + 0.5f * high));
-    if (!isfinite(to[e])) to[e] = 0;
-  }
 }
 
 // `first` and `second` hold `count` rows of `width` values each: adds all rows to row 0, in an order that
@@ -251,43 +220,13 @@ __global__ void __launch_bounds__(kFinishTeams* kFinishChannels) finish_kernel(c
   shared[1][threadIdx.x] = b;
   add_rows(shared[0], shared[1], kFinishTeams, kFinishChannels);
   if (team != 0 || c >= d.c) return;
-  a = shared[0][lane];
-  b = shared[1][lane];
+  float shift[1] = {0};
+  if (!kBackward) sample<T, 1>(d, c, shift);
+  const NormTable of_channel = finish_channel<kBackward>(d, c, norm_channel<kBackward>(d, c), shared[0][lane],
+                                                         shared[1][lane], shift[0], true);
   float* const table = table_of(d, parts);
-  const double count = static_cast<double>(d.n * d.places);
-  float one[1];
-  load_as<1>(d.parameter_type, d.scale, c, one);
-  if constexpr (kBackward) {
-    const float rstd = d.rstd[c];
-    // dx = factor (g - mean(g) - (x - mean) rstd^2 mean(g (x - mean))).
-    const float factor = one[0] * rstd;
-    table[c] = factor;
-    table[d.c + c] = -factor * static_cast<float>(a / count);
-    table[2 * d.c + c] = -factor * static_cast<float>(b / count * rstd * rstd);
-    if (d.dbias) store_as<1>(d.parameter_type, d.dbias, c, {static_cast<float>(a)});
-    if (d.dscale) store_as<1>(d.parameter_type, d.dscale, c, {static_cast<float>(b * rstd)});
-  } else {
-    float shift[1];
-    sample<T, 1>(d, c, shift);
-    const double offset = a / count, mean = shift[0] + offset;
-    double var = b / count - offset * offset;
-    if (var < 0) var = 0;
-    const double rstd = 1 / sqrt(var + d.eps);
-    table[c] = static_cast<float>(mean);
-    table[d.c + c] = static_cast<float>(one[0] * rstd);
-    load_as<1>(d.parameter_type, d.bias, c, one);
-    table[2 * d.c + c] = one[0];
-    auto blend = [&](const void* old, void* next, double now) {
-      if (!next) return;
-      float before[1];
-      load_as<1>(d.statistic_type, old, c, before);
-      store_as<1>(d.statistic_type, next, c, {static_cast<float>(before[0] * d.keep + now * (1 - d.keep))});
-    };
-    blend(d.old_mean, d.new_mean, mean);
-    blend(d.old_var, d.new_var, var);
-    if (d.batch_mean) d.batch_mean[c] = static_cast<float>(mean);
-    if (d.batch_rstd) d.batch_rstd[c] = static_cast<float>(rstd);
-  }
+#pragma unroll
+  for (int i = 0; i < 3; ++i) table[i * d.c + c] = of_channel.v[i];
 }
 
 template <class T, int V, bool kLast, bool kBackward>

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batch norm in training and its gradient: statistics over all places of a channel, then one pass that uses
 // them. x[N,C,S] plain or [N,S,C]. Threads sum in f32, sums are merged in f64, in a fixed order: the same
-// bits each time.
+// bits each time. Two forms: three launches that read the data twice, or one whose clusters keep it.
 #pragma once
 
 #include <cuda_runtime_api.h>
+
+#include <vector>
 
 #include "backend/cuda/own/epilogue.h"
 
@@ -41,5 +43,15 @@ struct BatchNorm {
 int64_t batch_norm_scratch_bytes(const BatchNorm& problem);
 cudaError_t batch_norm_train(const BatchNorm& problem, cudaStream_t stream);
 cudaError_t batch_norm_backward(const BatchNorm& problem, cudaStream_t stream);
+
+// How clusters share out the channels: each has `lanes` times 16 bytes of every place, `blocks` blocks.
+struct NormCluster {
+  int lanes = 8, blocks = 8;
+};
+inline constexpr int kNormClusterThreads = 512;
+// Those that hold the data (channels last, on sm_90); none: there are only the three launches.
+std::vector<NormCluster> batch_norm_clusters(const BatchNorm& problem, bool backward);
+cudaError_t batch_norm_train(const BatchNorm& problem, const NormCluster& cluster, cudaStream_t stream);
+cudaError_t batch_norm_backward(const BatchNorm& problem, const NormCluster& cluster, cudaStream_t stream);
 
 }  // namespace pelton::backend::cuda

@@ -270,13 +270,6 @@ unsigned blocks_for(int64_t threads) {
   return static_cast<unsigned>((threads + kThreads - 1) / kThreads);
 }
 
-bool has_window(const DepthwiseBackward& d, int v) {
-  return d.r == d.s && (d.r == 3 || d.r == 5) && d.stride_h == d.stride_w &&
-         (d.stride_h == 1 || d.stride_h == 2) && d.dilation_h == 1 && d.dilation_w == 1 && d.c % v == 0 &&
-         d.pad_h >= 0 && d.pad_w >= 0 && d.h < 65536 && d.n < 65536 &&
-         static_cast<int64_t>(d.w + d.s) * d.c < (int64_t{1} << 31);
-}
-
 template <class T, int V, int kWindow, int kStride>
 cudaError_t start_data(const DepthwiseBackward& d, cudaStream_t stream) {
   constexpr int kRun = 4;
@@ -286,7 +279,7 @@ cudaError_t start_data(const DepthwiseBackward& d, cudaStream_t stream) {
 }
 template <class T, int V>
 cudaError_t start_data(const DepthwiseBackward& d, cudaStream_t stream) {
-  if (has_window(d, V)) {
+  if (depthwise_has_window(d, V)) {
     if (d.r == 3 && d.stride_h == 1) return start_data<T, V, 3, 1>(d, stream);
     if (d.r == 3) return start_data<T, V, 3, 2>(d, stream);
     if (d.stride_h == 1) return start_data<T, V, 5, 1>(d, stream);
@@ -308,13 +301,12 @@ cudaError_t start_weights(const DepthwiseBackward& d, float* partial, int multip
   const cudaError_t status = launch(&weights_kernel<T, V, kWindow, kStride>, dim3(share.tiles, share.blocks),
                                     dim3(kThreads), 0, stream, d, share, partial);
   if (status != cudaSuccess) return status;
-  return launch(&finish_kernel, dim3((d.c + 31) / 32, kWindow * kWindow), dim3(32 * kFinishTeams), 0, stream,
-                d, static_cast<const float*>(partial), share.blocks);
+  return depthwise_add_partial(d, partial, share.blocks, stream);
 }
 template <class T, int V>
 cudaError_t start_weights(const DepthwiseBackward& d, float* partial, int multiprocessors,
                           cudaStream_t stream) {
-  if (has_window(d, weights_vector(d))) {
+  if (depthwise_has_window(d, weights_vector(d))) {
     if (d.r == 3 && d.stride_h == 1) return start_weights<T, V, 3, 1>(d, partial, multiprocessors, stream);
     if (d.r == 3) return start_weights<T, V, 3, 2>(d, partial, multiprocessors, stream);
     if (d.stride_h == 1) return start_weights<T, V, 5, 1>(d, partial, multiprocessors, stream);
@@ -326,6 +318,19 @@ cudaError_t start_weights(const DepthwiseBackward& d, float* partial, int multip
 
 }  // namespace
 
+bool depthwise_has_window(const DepthwiseBackward& d, int v) {
+  return d.r == d.s && (d.r == 3 || d.r == 5) && d.stride_h == d.stride_w &&
+         (d.stride_h == 1 || d.stride_h == 2) && d.dilation_h == 1 && d.dilation_w == 1 && d.c % v == 0 &&
+         d.pad_h >= 0 && d.pad_w >= 0 && d.h < 65536 && d.n < 65536 &&
+         static_cast<int64_t>(d.w + d.s) * d.c < (int64_t{1} << 31);
+}
+
+cudaError_t depthwise_add_partial(const DepthwiseBackward& d, const float* partial, int blocks,
+                                  cudaStream_t stream) {
+  return launch(&finish_kernel, dim3((d.c + 31) / 32, d.r * d.s), dim3(32 * kFinishTeams), 0, stream, d,
+                partial, blocks);
+}
+
 cudaError_t depthwise_backward_data(const DepthwiseBackward& d, cudaStream_t stream) {
   if (d.type == Elem::f16) return start_data<__half, 8>(d, stream);
   if (d.type == Elem::bf16) return start_data<__nv_bfloat16, 8>(d, stream);
@@ -334,7 +339,7 @@ cudaError_t depthwise_backward_data(const DepthwiseBackward& d, cudaStream_t str
 
 int64_t depthwise_partial_bytes(const DepthwiseBackward& d, int multiprocessors) {
   const int v = weights_vector(d);
-  if (!has_window(d, v)) return 0;
+  if (!depthwise_has_window(d, v)) return 0;
   return static_cast<int64_t>(shares_of(d, v, multiprocessors).blocks) * d.r * d.s * d.c * 4;
 }
 cudaError_t depthwise_backward_weights(const DepthwiseBackward& d, float* partial, int multiprocessors,

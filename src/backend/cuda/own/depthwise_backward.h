@@ -29,4 +29,10 @@ int64_t depthwise_partial_bytes(const DepthwiseBackward& problem, int multiproce
 cudaError_t depthwise_backward_weights(const DepthwiseBackward& problem, float* partial, int multiprocessors,
                                        cudaStream_t stream);
 
+// Windows of 3x3 and 5x5 at strides 1 and 2, a multiple of v channels.
+bool depthwise_has_window(const DepthwiseBackward& problem, int v);
+// dw from partial[blocks][R S][C].
+cudaError_t depthwise_add_partial(const DepthwiseBackward& problem, const float* partial, int blocks,
+                                  cudaStream_t stream);
+
 }  // namespace pelton::backend::cuda

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch_norm_train, alone or with a sum and an activation behind it, and batch_norm_backward, alone or behind
 // the gradient of an activation whose operand it computes again. Plain or channels last.
-#include "backend/cuda/own/batch_norm.h"
-
 #include <algorithm>
 
 #include "backend/cuda/implementations.h"
 #include "backend/cuda/own/steps.h"
+#include "backend/cuda/train/batch_norm_form.h"
 #include "ir/op.h"
 
 namespace pelton::backend::cuda {
@@ -85,10 +84,11 @@ std::unique_ptr<Kernel> prepare_forward(const Instance& instance, const device::
   g.keep = static_cast<float>(n.get_real("momentum"));
   const StepsPlan steps = plan_steps(group, {}, instance, instance.outputs[group.output]);
   g.epilogue = steps.form;  // how the work is shared out depends on it
+  const NormForm form = fastest_form(g, false, target);
   KernelNeeds needs;
-  needs.scratch_bytes = batch_norm_scratch_bytes(g);
+  needs.scratch_bytes = form.scratch_bytes;
   return make_kernel(
-      [g, in, out, steps](const RunArgs& args) {
+      [g, form, in, out, steps](const RunArgs& args) {
         auto result = [&](size_t i) -> void* {
           return i < out.size() && out[i] >= 0 ? args.out[static_cast<size_t>(out[i])] : nullptr;
         };
@@ -105,7 +105,7 @@ std::unique_ptr<Kernel> prepare_forward(const Instance& instance, const device::
         b.new_var = result(2);
         b.batch_mean = static_cast<float*>(result(3));
         b.batch_rstd = static_cast<float*>(result(4));
-        PELTON_CUDA(batch_norm_train(b, stream_of(args)));
+        PELTON_CUDA(run_form(form, b, false, stream_of(args)));
       },
       std::move(needs));
 }
@@ -278,10 +278,11 @@ std::unique_ptr<Kernel> prepare_backward(const Instance& instance, const device:
           PELTON_CUDA(cudaMemsetAsync(args.out[static_cast<size_t>(out[i])], 0, bytes, stream_of(args)));
     });
   }
+  const NormForm form = fastest_form(g, true, target);
   KernelNeeds needs;
-  needs.scratch_bytes = batch_norm_scratch_bytes(g);
+  needs.scratch_bytes = form.scratch_bytes;
   return make_kernel(
-      [g, out, where](const RunArgs& args) {
+      [g, form, out, where](const RunArgs& args) {
         auto in = [&](int i) { return i < 0 ? nullptr : args.in[static_cast<size_t>(i)]; };
         auto result = [&](size_t i) -> void* {
           return i < out.size() && out[i] >= 0 ? args.out[static_cast<size_t>(out[i])] : nullptr;
@@ -297,7 +298,7 @@ std::unique_ptr<Kernel> prepare_backward(const Instance& instance, const device:
         b.dx = result(0);
         b.dscale = result(1);
         b.dbias = result(2);
-        PELTON_CUDA(batch_norm_backward(b, stream_of(args)));
+        PELTON_CUDA(run_form(form, b, true, stream_of(args)));
       },
       std::move(needs));
 }
