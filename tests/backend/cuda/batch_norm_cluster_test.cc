@@ -27,12 +27,14 @@ struct Sizes {
   BatchNorm::Gate through = BatchNorm::open;
 };
 
-template <class T, int V, bool kBackward>
-void run(const BatchNorm& d, const NormCluster& s) {
+template <class T, int V, bool kBackward, NormEnd kEnd>
+void run(const BatchNorm& problem, const NormCluster& s) {
+  const BatchNorm d = started(problem);
+  REQUIRE(end_of(d) == kEnd);
   const ClusterPlan<V> plan(d, s, kBackward, sizeof(T));
   for (int tile = 0; tile * plan.width < d.c; ++tile)
     Emulation::current().run(
-        kNormClusterThreads, {tile, 0}, [&] { norm_cluster_kernel<T, V, kBackward>(d, s); }, s.blocks,
+        kNormClusterThreads, {tile, 0}, [&] { norm_cluster_kernel<T, V, kBackward, kEnd>(d, s); }, s.blocks,
         static_cast<size_t>(plan.bytes));
   CHECK(Emulation::current().outside() == 0);
 }
@@ -77,7 +79,7 @@ void check(const Sizes& z) {
   Emulation::current() = Emulation();
   Emulation::current().allow(x.data(), x.size() * sizeof(T));
   Emulation::current().allow(g.data(), g.size() * sizeof(T));
-  run<T, V, false>(d, s);
+  run<T, V, false, NormEnd::bounds>(d, s);
   size_t wrong = 0;
   for (size_t k = 0; k < c; ++k) {
     double sum = 0, squares = 0;
@@ -105,7 +107,7 @@ void check(const Sizes& z) {
   d.dbias = dbias.data();
   d.through = z.through;
   d.epilogue.count = 0;
-  run<T, V, true>(d, s);
+  run<T, V, true, NormEnd::bounds>(d, s);
   for (size_t k = 0; k < c; ++k) {
     double a = 0, b = 0;
     const float factor = scale[k] * rstd[k];

@@ -13,6 +13,9 @@ using std::isfinite;
 static inline float __fdividef(float a, float b) {
   return a / b;
 }
+static inline double rsqrt(double x) {
+  return 1 / std::sqrt(x);
+}
 static inline float __uint_as_float(unsigned x) {
   return std::bit_cast<float>(x);
 }

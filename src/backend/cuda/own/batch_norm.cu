@@ -2,7 +2,6 @@
 #include "backend/cuda/own/batch_norm.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <type_traits>
 
 #include "backend/cuda/own/device.cuh"
@@ -20,6 +19,8 @@ constexpr int kThreads = 256, kAtOnce = 4;  // vectors that a thread has on thei
 // parts].
 struct Shares {
   int lanes = 1, tiles = 1, parts = 1;
+  // From the last place to the first: what the kernel in front wrote last is still in the cache then, and
+  // what is read last is still there when the next one begins at the first.
   bool down = false;
 };
 // Elements that a thread takes at a time: channels (channels last) or places of one channel. Steps with an
@@ -52,8 +53,7 @@ Shares shares_of(const BatchNorm& d, int blocks_each) {
 }
 Shares sum_shares(const BatchNorm& d) {
   Shares s = shares_of(d, 4);
-  static const bool down = getenv("BN_DOWN") != nullptr;
-  s.down = down;
+  s.down = true;
   return s;
 }
 
@@ -167,7 +167,7 @@ __global__ void __launch_bounds__(kThreads) sums_kernel(const BatchNorm d, const
     }
 #pragma unroll
     for (int k = 0; k < kSome; ++k) {
-      if (kBackward) pass_gate<T, V, kOwn>(d, x[k], shift, factor, bias, g[k]);
+      if (kBackward) pass_gate<V, kOwn>(d, x[k], shift, factor, bias, g[k]);
 #pragma unroll
       for (int e = 0; e < V; ++e) {
         const float centred = x[k][e] - shift[kOwn == 1 ? 0 : e], first = kBackward ? g[k][e] : centred;
@@ -229,7 +229,7 @@ __global__ void __launch_bounds__(kFinishTeams* kFinishChannels) finish_kernel(c
   for (int i = 0; i < 3; ++i) table[i * d.c + c] = of_channel.v[i];
 }
 
-template <class T, int V, bool kLast, bool kBackward>
+template <class T, int V, bool kLast, bool kBackward, NormEnd kEnd>
 __global__ void __launch_bounds__(kThreads) apply_kernel(const BatchNorm d, const Shares share, int parts) {
   const Walk<V, kLast> walk(d, share);
   constexpr int kOwn = Walk<V, kLast>::kOwn;
@@ -245,20 +245,22 @@ __global__ void __launch_bounds__(kThreads) apply_kernel(const BatchNorm d, cons
     if (d.through != BatchNorm::open) load_parameter<kOwn>(d, d.bias, walk.channel, bias);
   }
   bool by_image = false;
-  for (int i = 0; i < d.epilogue.count; ++i)
-    by_image |= d.epilogue.steps[i].where == EpilogueStep::image_channel;
+  if constexpr (kEnd == NormEnd::steps)
+    for (int i = 0; i < d.epilogue.count; ++i)
+      by_image |= d.epilogue.steps[i].where == EpilogueStep::image_channel;
   walk.each([&](const int64_t(&at)[kAtOnce], auto some) {
     constexpr int kSome = decltype(some)::value;
-    float x[kSome][V], g[kSome][V];
+    float x[kSome][V], g[kSome][V];  // g: of the gradient, or what is added
 #pragma unroll
     for (int k = 0; k < kSome; ++k) {
       load_v<V>(static_cast<const T*>(d.x) + at[k], x[k]);
       if (kBackward) load_v<V>(static_cast<const T*>(d.g) + at[k], g[k]);
+      if (kEnd == NormEnd::sum_and_bounds) load_v<V>(static_cast<const T*>(d.added) + at[k], g[k]);
     }
 #pragma unroll
     for (int k = 0; k < kSome; ++k) {
       if constexpr (kBackward) {
-        pass_gate<T, V, kOwn>(d, x[k], mean, one, bias, g[k]);
+        pass_gate<V, kOwn>(d, x[k], mean, one, bias, g[k]);
 #pragma unroll
         for (int e = 0; e < V; ++e) {
           const int c = kOwn == 1 ? 0 : e;
@@ -272,7 +274,7 @@ __global__ void __launch_bounds__(kThreads) apply_kernel(const BatchNorm d, cons
           x[k][e] = fmaf(x[k][e] - one[c], two[c], three[c]);
         }
         const int image = by_image ? static_cast<int>(at[k] / (d.c * d.places)) : 0;
-        apply_epilogue<V>(d.epilogue, x[k], at[k], image, walk.channel, d.c);
+        end_norm<T, V, kEnd>(d, x[k], g[k], at[k], image, walk.channel);
         store_v<V>(static_cast<T*>(d.y) + at[k], x[k]);
       }
     }
@@ -288,8 +290,13 @@ cudaError_t start(const BatchNorm& d, cudaStream_t stream) {
   status = launch(&finish_kernel<T, kBackward>, dim3((d.c + kFinishChannels - 1) / kFinishChannels),
                   dim3(kFinishTeams * kFinishChannels), 0, stream, d, sums.parts);
   if (status != cudaSuccess || (kBackward ? !d.dx : !d.y)) return status;
-  return launch(&apply_kernel<T, V, kLast, kBackward>, dim3(places.tiles, places.parts), dim3(kThreads), 0,
-                stream, d, places, sums.parts);
+  auto* apply = &apply_kernel<T, V, kLast, kBackward, NormEnd::bounds>;
+  if constexpr (!kBackward) {
+    if (end_of(d) == NormEnd::steps) apply = &apply_kernel<T, V, kLast, false, NormEnd::steps>;
+    if (end_of(d) == NormEnd::sum_and_bounds)
+      apply = &apply_kernel<T, V, kLast, false, NormEnd::sum_and_bounds>;
+  }
+  return launch(apply, dim3(places.tiles, places.parts), dim3(kThreads), 0, stream, d, places, sums.parts);
 }
 template <class T, int V, bool kBackward>
 cudaError_t start_layout(const BatchNorm& d, cudaStream_t stream) {
@@ -313,10 +320,10 @@ int64_t batch_norm_scratch_bytes(const BatchNorm& d) {
   return (static_cast<int64_t>(sum_shares(d).parts) * 2 * 8 + 3 * 4) * d.c;
 }
 cudaError_t batch_norm_train(const BatchNorm& d, cudaStream_t stream) {
-  return start_type<false>(d, stream);
+  return start_type<false>(started(d), stream);
 }
 cudaError_t batch_norm_backward(const BatchNorm& d, cudaStream_t stream) {
-  return start_type<true>(d, stream);
+  return start_type<true>(started(d), stream);
 }
 
 }  // namespace pelton::backend::cuda

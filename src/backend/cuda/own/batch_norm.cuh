@@ -2,16 +2,48 @@
 // What both forms of batch norm compute alike. Included after device.cuh or what stands in for it.
 #pragma once
 
+#include <cmath>
+#include <limits>
+
 #include "backend/cuda/own/batch_norm.h"
 
 namespace pelton::backend::cuda {
 
-// Whether the gradient at a place counts, from what the norm yielded there.
-__device__ __forceinline__ bool counts(const BatchNorm& d, float y) {
-  return d.through == BatchNorm::positive ? y > 0 : y >= 0 && y <= 6;
+// With the fields that are set where it starts.
+inline BatchNorm started(BatchNorm d) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  d.low = -kInfinity;
+  d.high = kInfinity;
+  int i = 0;
+  if (d.epilogue.count > 0 && d.epilogue.steps[0].op == EpilogueStep::add &&
+      d.epilogue.steps[0].where == EpilogueStep::full && d.epilogue.steps[0].type == d.type)
+    d.added = d.epilogue.steps[i++].operand;
+  if (i < d.epilogue.count) {
+    const EpilogueStep& s = d.epilogue.steps[i];
+    const bool relu = s.op == EpilogueStep::relu;
+    if (relu || s.op == EpilogueStep::clamp) {
+      d.low = relu ? 0 : s.a;
+      if (!relu) d.high = s.b;
+      ++i;
+    }
+  }
+  d.simple_steps = i == d.epilogue.count;
+  // A number rounds to 0 up to half of the least above 0, to 6 up to half of the distance to the next one.
+  const float least = d.type == Elem::bf16  ? std::ldexp(1.0f, -134)
+                      : d.type == Elem::f16 ? std::ldexp(1.0f, -25)
+                                            : 0;
+  if (d.through == BatchNorm::positive) {
+    d.gate_low = std::nextafter(least, kInfinity);
+    d.gate_high = kInfinity;
+  } else {
+    d.gate_low = -least;
+    d.gate_high = 6 + (d.type == Elem::bf16 ? 1.0f / 64 : d.type == Elem::f16 ? 1.0f / 512 : 0);
+  }
+  return d;
 }
-// g where it counts, else 0. kOwn: mean, factor and bias of each element, or of all.
-template <class T, int V, int kOwn>
+
+// g where it passes, else 0. kOwn: mean, factor and bias of each element, or of all.
+template <int V, int kOwn>
 __device__ __forceinline__ void pass_gate(const BatchNorm& d, const float (&x)[V], const float (&mean)[kOwn],
                                           const float (&factor)[kOwn], const float (&bias)[kOwn],
                                           float (&g)[V]) {
@@ -19,7 +51,8 @@ __device__ __forceinline__ void pass_gate(const BatchNorm& d, const float (&x)[V
 #pragma unroll
   for (int e = 0; e < V; ++e) {
     const int c = kOwn == 1 ? 0 : e;
-    if (!counts(d, to_float(from_float<T>(fmaf(x[e] - mean[c], factor[c], bias[c]))))) g[e] = 0;
+    const float y = fmaf(x[e] - mean[c], factor[c], bias[c]);
+    g[e] = y >= d.gate_low && y <= d.gate_high ? g[e] : 0.0f;
   }
 }
 
@@ -55,10 +88,12 @@ struct NormTable {
 // What is known of a channel beside its sums.
 struct NormChannel {
   float scale = 0, bias = 0, old_mean = 0, old_var = 0, rstd = 0;
+  double share = 0;  // of one place in a mean
 };
 template <bool kBackward>
 __device__ __forceinline__ NormChannel norm_channel(const BatchNorm& d, int c) {
   NormChannel n;
+  n.share = 1.0 / static_cast<double>(d.n * d.places);
   auto load = [c](Elem type, const void* p, float& to) {
     float one[1];
     load_as<1>(type, p, c, one);
@@ -80,7 +115,6 @@ __device__ __forceinline__ NormChannel norm_channel(const BatchNorm& d, int c) {
 template <bool kBackward>
 __device__ __forceinline__ NormTable finish_channel(const BatchNorm& d, int c, const NormChannel& n, double a,
                                                     double b, float shift, bool writes) {
-  const double count = static_cast<double>(d.n * d.places);
   auto store = [c](Elem type, void* p, double value) {
     if (!p) return;
     const float one[1] = {static_cast<float>(value)};
@@ -93,13 +127,13 @@ __device__ __forceinline__ NormTable finish_channel(const BatchNorm& d, int c, c
       store(d.parameter_type, d.dbias, a);
       store(d.parameter_type, d.dscale, b * n.rstd);
     }
-    return {{factor, -factor * static_cast<float>(a / count),
-             -factor * static_cast<float>(b / count * n.rstd * n.rstd)}};
+    return {{factor, -factor * static_cast<float>(a * n.share),
+             -factor * static_cast<float>(b * n.share * n.rstd * n.rstd)}};
   } else {
-    const double offset = a / count, mean = shift + offset;
-    double var = b / count - offset * offset;
+    const double offset = a * n.share, mean = shift + offset;
+    double var = b * n.share - offset * offset;
     if (var < 0) var = 0;
-    const double rstd = 1 / sqrt(var + d.eps);
+    const double rstd = rsqrt(var + d.eps);
     if (writes) {
       store(d.statistic_type, d.new_mean, n.old_mean * d.keep + mean * (1 - d.keep));
       store(d.statistic_type, d.new_var, n.old_var * d.keep + var * (1 - d.keep));
@@ -108,6 +142,25 @@ __device__ __forceinline__ NormTable finish_channel(const BatchNorm& d, int c, c
     }
     return {{static_cast<float>(mean), static_cast<float>(n.scale * rstd), n.bias}};
   }
+}
+
+// What follows the norm of V neighbours.
+enum class NormEnd { steps, bounds, sum_and_bounds };
+template <class T, int V, NormEnd kEnd>
+__device__ __forceinline__ void end_norm(const BatchNorm& d, float (&x)[V], const float (&added)[V],
+                                         int64_t at, int image, int channel) {
+  if constexpr (kEnd == NormEnd::steps) {
+    apply_epilogue<V>(d.epilogue, x, at, image, channel, d.c);
+  } else {
+#pragma unroll
+    for (int e = 0; e < V; ++e) {
+      const float v = kEnd == NormEnd::sum_and_bounds ? x[e] + added[e] : x[e];
+      x[e] = v < d.low ? d.low : v > d.high ? d.high : v;
+    }
+  }
+}
+inline NormEnd end_of(const BatchNorm& d) {
+  return !d.simple_steps ? NormEnd::steps : d.added ? NormEnd::sum_and_bounds : NormEnd::bounds;
 }
 
 }  // namespace pelton::backend::cuda

@@ -32,6 +32,12 @@ struct BatchNorm {
   float *batch_mean = nullptr, *batch_rstd = nullptr;  // [C] or null
   float eps = 0, keep = 0;
 
+  // Set where it starts: what the steps come to, where that is a sum with a whole result and bounds (an
+  // activation).
+  bool simple_steps = false;
+  const void* added = nullptr;  // of the type of x, or null
+  float low = 0, high = 0;
+
   // Backward.
   const void* g = nullptr;
   const float *mean = nullptr, *rstd = nullptr;  // [C]
@@ -39,6 +45,8 @@ struct BatchNorm {
   // The gradient counts where the activation behind the norm let it through, which the norm's result,
   // computed again, tells: bias is then given.
   enum Gate : uint8_t { open, positive, to_six } through = open;  // above 0; in [0, 6]
+  // Set where it starts: what the norm's result is before it is rounded to its type, where it passes.
+  float gate_low = 0, gate_high = 0;
 };
 int64_t batch_norm_scratch_bytes(const BatchNorm& problem);
 cudaError_t batch_norm_train(const BatchNorm& problem, cudaStream_t stream);

@@ -17,7 +17,12 @@ constexpr int kPortable = 8;              // blocks of a cluster that every GPU 
 template <class T, int V, bool kBackward>
 cudaError_t start(const BatchNorm& d, const NormCluster& s, cudaStream_t stream) {
   const ClusterPlan<V> plan(d, s, kBackward, sizeof(T));
-  auto* kernel = &norm_cluster_kernel<T, V, kBackward>;
+  auto* kernel = &norm_cluster_kernel<T, V, kBackward, NormEnd::bounds>;
+  if constexpr (!kBackward) {
+    if (end_of(d) == NormEnd::steps) kernel = &norm_cluster_kernel<T, V, false, NormEnd::steps>;
+    if (end_of(d) == NormEnd::sum_and_bounds)
+      kernel = &norm_cluster_kernel<T, V, false, NormEnd::sum_and_bounds>;
+  }
   cudaError_t status =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (status == cudaSuccess && s.blocks > kPortable)
@@ -52,10 +57,10 @@ std::vector<NormCluster> batch_norm_clusters(const BatchNorm& d, bool backward) 
   return out;
 }
 cudaError_t batch_norm_train(const BatchNorm& d, const NormCluster& s, cudaStream_t stream) {
-  return start_type<false>(d, s, stream);
+  return start_type<false>(started(d), s, stream);
 }
 cudaError_t batch_norm_backward(const BatchNorm& d, const NormCluster& s, cudaStream_t stream) {
-  return start_type<true>(d, s, stream);
+  return start_type<true>(started(d), s, stream);
 }
 
 }  // namespace pelton::backend::cuda

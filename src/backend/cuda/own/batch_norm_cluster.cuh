@@ -27,7 +27,7 @@ struct ClusterPlan {
   }
 };
 
-template <class T, int V, bool kBackward>
+template <class T, int V, bool kBackward, NormEnd kEnd>
 __global__ void __launch_bounds__(kNormClusterThreads)
     norm_cluster_kernel(const BatchNorm d, const NormCluster s) {
   constexpr int kThreads = kNormClusterThreads, kStages = 4;
@@ -94,7 +94,10 @@ __global__ void __launch_bounds__(kNormClusterThreads)
       load_v<V>(xs + at, x);
       if constexpr (kBackward) {
         load_v<V>(gs + at, g);
-        pass_gate<T, V, V>(d, x, shift, factor, bias, g);
+        if (d.through != BatchNorm::open) {
+          pass_gate<V, V>(d, x, shift, factor, bias, g);
+          store_v<V>(gs + at, g);  // the last pass takes them as they are
+        }
       }
 #pragma unroll
       for (int e = 0; e < V; ++e) {
@@ -151,18 +154,19 @@ __global__ void __launch_bounds__(kNormClusterThreads)
   load_v<V>(table + plan.width + lane * V, two);
   load_v<V>(table + 2 * plan.width + lane * V, three);
   bool by_image = false;
-  for (int i = 0; i < d.epilogue.count; ++i)
-    by_image |= d.epilogue.steps[i].where == EpilogueStep::image_channel;
+  if constexpr (kEnd == NormEnd::steps)
+    for (int i = 0; i < d.epilogue.count; ++i)
+      by_image |= d.epilogue.steps[i].where == EpilogueStep::image_channel;
   const bool wanted = kBackward ? d.dx != nullptr : d.y != nullptr;
-#pragma unroll 2
+#pragma unroll 4
   for (int i = 0; wanted && i < own; ++i) {
     const int at = (i * kThreads + thread) * V;
     const int64_t to = start + i * step;
-    float x[V], g[V];
+    float x[V], g[V];  // g: of the gradient, or what is added
+    if (kEnd == NormEnd::sum_and_bounds) load_v<V>(static_cast<const T*>(d.added) + to, g);
     load_v<V>(xs + at, x);
     if constexpr (kBackward) {
       load_v<V>(gs + at, g);
-      pass_gate<T, V, V>(d, x, shift, factor, bias, g);
 #pragma unroll
       for (int e = 0; e < V; ++e) x[e] = fmaf(one[e], g[e], fmaf(three[e], x[e] - shift[e], two[e]));
       store_v<V>(static_cast<T*>(d.dx) + to, x);
@@ -170,7 +174,7 @@ __global__ void __launch_bounds__(kNormClusterThreads)
 #pragma unroll
       for (int e = 0; e < V; ++e) x[e] = fmaf(x[e] - one[e], two[e], three[e]);
       const int image = by_image ? static_cast<int>((first_row + team + i * plan.teams) / d.places) : 0;
-      apply_epilogue<V>(d.epilogue, x, to, image, channel, d.c);
+      end_norm<T, V, kEnd>(d, x, g, to, image, channel);
       store_v<V>(static_cast<T*>(d.y) + to, x);
     }
   }

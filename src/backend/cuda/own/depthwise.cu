@@ -171,7 +171,7 @@ Form form_of(const Depthwise& d, int multiprocessors) {
   if (!square || !small || d.c % vector != 0) return {};
   // Runs of four where that still fills the GPU, else as many threads as there are pairs of results.
   const int64_t fours = static_cast<int64_t>(d.n) * d.p * ((d.q + 3) / 4) * (d.c / vector);
-  if (fours >= static_cast<int64_t>(multiprocessors) * 1024) return {vector, 4};
+  if (fours >= static_cast<int64_t>(multiprocessors) * 256) return {vector, 4};
   return {2, 1};
 }
 

@@ -12,7 +12,7 @@ namespace pelton::backend::cuda {
 namespace {
 
 constexpr int kSharedBytes = 220 * 1024;  // of a block, at most
-constexpr int kStageBytes = 60 * 1024;    // that two blocks of a multiprocessor have room for, or nearly
+constexpr int kStageBytes = 36 * 1024;    // three blocks of a multiprocessor have room for two each
 constexpr int kPortable = 8;              // blocks of a cluster that every GPU runs
 
 template <class T, int V, int kWindow, int kStride, bool kCluster>
@@ -81,7 +81,7 @@ std::vector<DepthwiseShares> depthwise_weights_shares(const DepthwiseBackward& d
       out.push_back(s);
     }
     s.cluster = false;
-    s.blocks = std::clamp(multiprocessors * 2 / over(d.c, lanes * v), 1, s.stages);
+    s.blocks = std::clamp(multiprocessors * 3 / over(d.c, lanes * v), 1, s.stages);
     out.push_back(s);
   }
   return out;
