@@ -65,7 +65,8 @@ class Part {
     }
   }
 
-  void run(double least_ns) {
+  void run(double least_ns, bool writes_state) {
+    if (writes_state && std::find(full_.begin(), full_.end(), true) != full_.end()) return;
     find_chains();
     std::vector<size_t> by_length;
     for (size_t c = 0; c < chains_.size(); ++c) by_length.push_back(c);
@@ -185,7 +186,8 @@ class Part {
 
 }  // namespace
 
-void assign_lanes(Program& p, const Region& region, const SymbolValues& symbols, int64_t least_ns) {
+void assign_lanes(Program& p, const Region& region, const SymbolValues& symbols, int64_t least_ns,
+                  bool writes_state) {
   const auto count = static_cast<uint32_t>(p.steps.size());
   Order order;
   std::vector<int> last;  // by lane: its last step
@@ -194,7 +196,7 @@ void assign_lanes(Program& p, const Region& region, const SymbolValues& symbols,
     uint32_t end = first + 1;
     while (recorded(first) && end < count && recorded(end)) ++end;
     if (least_ns >= 0 && end - first > 2 && end - first <= kMostSteps)
-      Part(p, region, symbols, first, end).run(static_cast<double>(least_ns));
+      Part(p, region, symbols, first, end).run(static_cast<double>(least_ns), writes_state);
     // A part begins when all before it is done.
     std::vector<int> all_before;
     for (int s : last)

@@ -2,9 +2,7 @@
 #include "runtime/program.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <set>
-#include <string_view>
 
 #include "base/file.h"
 #include "base/progress.h"
@@ -30,14 +28,6 @@ bool has_size(const Type& type, const SymbolValues& symbols) {
   std::set<std::string> names;
   for (const Dim& d : type.shape) d.collect_symbols(names);
   return std::all_of(names.begin(), names.end(), [&](const std::string& s) { return symbols.count(s) != 0; });
-}
-
-// Steps that write over their state stay in one line unless this is asked for: branches of training, such as
-// a layer's two gradients, were not measured on a GPU, and what runs beside each other takes memory beside
-// each other.
-bool branches_with_state() {
-  const char* wanted = std::getenv("PELTON_CUDA_STEP_BRANCHES");
-  return wanted && std::string_view(wanted) == "1";
 }
 
 // What kernels lay out beforehand grows with the results: sizes that no memory holds are refused first. A
@@ -228,8 +218,8 @@ std::shared_ptr<const Program> Region::build(size_t segment, const SymbolValues&
     step.capturable = step.kernel->capturable();
   }
   for (const Ref& r : p->refs) p->touched_bytes += r.bytes;
-  if (options_.device && options_.max_graphs > 0 && (!writes_state_ || branches_with_state()))
-    assign_lanes(*p, *this, symbols, options_.least_branch_ns);
+  if (options_.device && options_.max_graphs > 0)
+    assign_lanes(*p, *this, symbols, options_.least_branch_ns, writes_state_);
   else
     p->order = Order::list(static_cast<int>(p->steps.size()));
   plan_arena(*p, *this);

@@ -5,8 +5,6 @@
 
 #include <doctest/doctest.h>
 
-#include <cstdlib>
-
 #include "base/philox.h"
 #include "interp/interpreter.h"
 #include "ir/builder.h"
@@ -199,14 +197,39 @@ int follow_state(Graph graph) {
 }  // namespace
 
 TEST_CASE("lanes: branches write over state that others read before, in any order of their lanes") {
-  // Without being asked they stay in one line.
-  CHECK(follow_state(drawn_with_state(1, 24)) == 0);
-  REQUIRE(setenv("PELTON_CUDA_STEP_BRANCHES", "1", 1) == 0);
   int lanes = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     CAPTURE(seed);
     lanes += follow_state(drawn_with_state(seed, 24));
   }
-  REQUIRE(unsetenv("PELTON_CUDA_STEP_BRANCHES") == 0);
   CHECK(lanes > 30);
+}
+
+TEST_CASE("lanes: a step that writes over its state stays in one line where one of its kernels is long") {
+  for (const bool state : {false, true})
+    for (const bool long_step : {false, true}) {
+      CAPTURE(state);
+      CAPTURE(long_step);
+      Graph g = two_branches(12, {4});
+      Builder b(g);
+      const Type type = Type::tensor(DType::f32, {Dim(long_step ? 1 << 21 : 8)});
+      const ValueId other = g.add_input(type);
+      if (state) {
+        Slot s;
+        s.name = "s";
+        s.kind = SlotKind::statistic;
+        s.type = type;
+        s.initial = Tensor::zeros(DType::f32, {long_step ? 1 << 21 : 8});
+        const ValueId old = g.add_slot(std::move(s));
+        g.slots[0].next = b.add(old, other);
+      } else {
+        g.add_output(b.add(other, other));
+      }
+      const auto e = load(std::move(g), 0);
+      Context c = e->context();
+      const int before = fake().forks;
+      for (int round = 0; round < 3; ++round)
+        (void)c.run({Tensor::zeros(DType::f32, {4}), Tensor::zeros(DType::f32, {long_step ? 1 << 21 : 8})});
+      CHECK((fake().forks > before) == !(state && long_step));
+    }
 }

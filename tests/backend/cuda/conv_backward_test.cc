@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
-#include <cstdlib>
-
 #include "backend/cuda/conv/backward_weights.h"
 #include "backend/cuda/harness.h"
 #include "backend/cuda/own/conv_weights.h"
@@ -58,8 +56,6 @@ const Case kCases[] = {
      {16, 40, 14, 14},
      "groups = 40, strides = [2,2], low = dims[2,2], high = dims[2,2]"},
 };
-
-const int rows_wanted = setenv("PELTON_CUDA_ROWS_PRODUCT", "1", 1);
 
 std::string data_text(const Case& c, const std::string& t, const std::string& l) {
   return cat("graph \"g\"(%g: ", t, c.g, l, ", %w: ", t, c.w,
@@ -202,7 +198,6 @@ TEST_CASE("gradients of weights: a way that sums less exactly than f32 does is l
 }
 
 TEST_CASE("gradients of weights by rows: kernels of one place in 16 bits, channels last, multiples of 8") {
-  REQUIRE(rows_wanted == 0);
   auto product = [](const Case& c, const char* type, const char* layout) {
     const DType t = *dtype_from_name(type);
     GpuCase g(weights_text(c, type, layout), {random(t, c.g, 1), random(t, c.x, 2)});

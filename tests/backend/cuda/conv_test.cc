@@ -107,11 +107,8 @@ ConvMethods every_method(const ConvProblem& p) {
   return m;
 }
 
-void check_methods(GpuCase& c, bool without_cudnn = false, bool tf32 = false) {
-  device::Target target = *gpu();
-  target.tf32 = tf32;
-  const ConvProblem p(c.instance(), target);
-  for (const auto& m : every_method(p)) {
+void check_methods(GpuCase& c, const ConvProblem& p, const ConvMethods& methods, bool without_cudnn = false) {
+  for (const auto& m : methods) {
     CAPTURE(m->name());
     if (without_cudnn && m->name().starts_with("cudnn")) continue;
     c.check(
@@ -127,6 +124,12 @@ void check_methods(GpuCase& c, bool without_cudnn = false, bool tf32 = false) {
         },
         m->scratch_bytes());
   }
+}
+void check_methods(GpuCase& c, bool without_cudnn = false, bool tf32 = false) {
+  device::Target target = *gpu();
+  target.tf32 = tf32;
+  const ConvProblem p(c.instance(), target);
+  check_methods(c, p, every_method(p), without_cudnn);
 }
 
 }  // namespace
@@ -146,6 +149,46 @@ TEST_CASE("every way to compute a convolution, in every layout and type") {
           REQUIRE(g.refusal("cuda.conv") == "");
           check_methods(g);
         }
+}
+
+TEST_CASE("depthwise convolutions whose rows are taken in runs, as where they fill the GPU") {
+  PELTON_NEEDS_GPU();
+  device::Target target = *gpu();
+  target.multiprocessors = 1;
+  for (const Case& c : {Case{"conv",
+                             {4, 32, 12, 13},
+                             {32, 1, 3, 3},
+                             {4, 32, 12, 13},
+                             "groups = 32, low = dims[1,1], high = dims[1,1]"},
+                        Case{"conv",
+                             {4, 32, 23, 26},
+                             {32, 1, 3, 3},
+                             {4, 32, 12, 13},
+                             "groups = 32, strides = [2,2], low = dims[1,1], high = dims[1,1]"},
+                        Case{"conv",
+                             {4, 24, 12, 13},
+                             {24, 1, 5, 5},
+                             {4, 24, 12, 13},
+                             "groups = 24, low = dims[2,2], high = dims[2,2]"},
+                        Case{"conv",
+                             {4, 32, 23, 26},
+                             {32, 1, 5, 5},
+                             {4, 32, 12, 13},
+                             "groups = 32, strides = [2,2], low = dims[2,2], high = dims[2,2]"}})
+    for (const char* type : {"f16", "bf16", "f32"})
+      for (bool bias : {true, false}) {
+        const DType t = *dtype_from_name(type);
+        const std::string text = text_of(c, type, "nhwc", bias);
+        CAPTURE(text);
+        std::vector<Tensor> in = {random(t, c.x, 1), random(t, c.w, 2)};
+        if (bias) in.push_back(random(t, {c.y[1]}, 3));
+        GpuCase g(text, in);
+        const ConvProblem p(g.instance(), target);
+        ConvMethods methods;
+        add_depthwise_methods(p, methods);
+        REQUIRE(!methods.empty());
+        check_methods(g, p, methods);
+      }
 }
 
 TEST_CASE("few channels come in plain and leave channels last") {

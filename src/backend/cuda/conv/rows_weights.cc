@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients of the weights of convolutions of one place by our own kernel (own/rows_product.h). Off until
-// PELTON_CUDA_ROWS_PRODUCT=1 asks for it: it has not run on a GPU yet. Where it is on, its values are
-// compared with the library's on the GPU before it is timed against it.
+// Gradients of the weights of convolutions of one place by our own kernel (own/rows_product.h). Its values
+// are compared with the library's on the GPU before it is timed against it.
 #include <algorithm>
-#include <cstdlib>
-#include <string_view>
 
 #include "backend/cuda/conv/backward_weights.h"
 #include "backend/cuda/own/rows_product.h"
@@ -55,8 +52,6 @@ std::optional<RowsProduct> rows_product_of(const WeightsProblem& p) {
 
 void add_weights_rows(const WeightsProblem& p, const std::string& only, WeightsMethods& to) {
   if (!only.empty() && only != kRows) return;
-  const char* wanted = std::getenv("PELTON_CUDA_ROWS_PRODUCT");
-  if (!wanted || std::string_view(wanted) != "1") return;
   if (const std::optional<RowsProduct> product = rows_product_of(p))
     to.push_back(std::make_unique<RowsMethod>(*product));
 }

@@ -31,7 +31,8 @@ Share share_of(const Depthwise& d, int vector, int run) {
 
 // A thread yields kRun neighbouring places of a row for V channels: what it loads of a row serves all of
 // them. Blocks: [parts, chunks of channels, images].
-template <class T, int V, int kWindow, int kStride, int kRun>
+// kSteps: whether there are any: their interpreter takes registers.
+template <class T, int V, int kWindow, int kStride, int kRun, bool kSteps>
 __global__ void __launch_bounds__(512) window_kernel(const Depthwise d) {
   const int runs = (d.q + kRun - 1) / kRun, unit = blockIdx.x * blockDim.y + threadIdx.y;
   const int p = unit / runs, first = (unit - p * runs) * kRun, image = blockIdx.z;
@@ -50,7 +51,7 @@ __global__ void __launch_bounds__(512) window_kernel(const Depthwise d) {
     for (int i = 0; i < kWindow * kWindow; ++i) taps[i] = *reinterpret_cast<const Pack<T, V>*>(w + i * d.c);
     let_next_start();
     inputs_ready();
-    bias = early_operand<V>(d.epilogue, 0, EpilogueStep::channel, channel, !idle);
+    if constexpr (kSteps) bias = early_operand<V>(d.epilogue, 0, EpilogueStep::channel, channel, !idle);
 #pragma unroll
     for (int r = 0; r < kWindow; ++r)
 #pragma unroll
@@ -74,33 +75,47 @@ __global__ void __launch_bounds__(512) window_kernel(const Depthwise d) {
     let_next_start();
     inputs_ready();
     constexpr int kColumns = (kRun - 1) * kStride + kWindow;
+    using Words = Pack<uint32_t, V * sizeof(T) / 4>;  // as they lie in memory, two elements a register
+    constexpr int kRows = kWindow * kColumns <= 18 ? kWindow : 1;  // whole rows on their way at once
 #pragma unroll 1
-    for (int r = 0; r < kWindow; ++r) {
-      // A whole row is on its way before any of it is used.
-      const int at = top + r;
-      const bool row_inside = !idle && static_cast<unsigned>(at) < static_cast<unsigned>(d.h);
-      const T* const line = x + (at * d.w_ + left) * d.c;
-      Pack<T, V> taps[kWindow], values[kColumns];
+    for (int r = 0; r < kWindow; r += kRows) {
+      Words values[kRows][kColumns];
 #pragma unroll
-      for (int s = 0; s < kWindow; ++s)
-        taps[s] = *reinterpret_cast<const Pack<T, V>*>(w + (r * kWindow + s) * d.c);
+      for (int i = 0; i < kRows; ++i) {
+        const int at = top + r + i;
+        const bool row_inside = !idle && static_cast<unsigned>(at) < static_cast<unsigned>(d.h);
+        const T* const line = x + (at * d.w_ + left) * d.c;
 #pragma unroll
-      for (int j = 0; j < kColumns; ++j) {
-#pragma unroll
-        for (int e = 0; e < V; ++e) values[j].v[e] = from_float<T>(0.0f);
-        if (row_inside && static_cast<unsigned>(left + j) < static_cast<unsigned>(d.w_))
-          values[j] = *reinterpret_cast<const Pack<T, V>*>(line + j * d.c);
+        for (int j = 0; j < kColumns; ++j) {
+          values[i][j] = Words{};
+          if (row_inside && static_cast<unsigned>(left + j) < static_cast<unsigned>(d.w_))
+            values[i][j] = *reinterpret_cast<const Words*>(line + j * d.c);
+        }
       }
 #pragma unroll
-      for (int j = 0; j < kColumns; ++j)
+      for (int i = 0; i < kRows; ++i) {
+        Words taps[kWindow];
 #pragma unroll
-        for (int t = 0; t < kRun; ++t) {
-          const int s = j - t * kStride;
-          if (s < 0 || s >= kWindow) continue;
+        for (int s = 0; s < kWindow; ++s)
+          taps[s] = *reinterpret_cast<const Words*>(w + ((r + i) * kWindow + s) * d.c);
 #pragma unroll
-          for (int e = 0; e < V; ++e)
-            sums[t][e] = fmaf(to_float(values[j].v[e]), to_float(taps[s].v[e]), sums[t][e]);
+        for (int j = 0; j < kColumns; ++j) {
+          // Not unpacked before: that would take twice the registers.
+#pragma unroll
+          for (uint32_t& word : values[i][j].v) asm volatile("" : "+r"(word));
+          float value[V];
+          load_v<V>(reinterpret_cast<const T*>(&values[i][j]), value);
+#pragma unroll
+          for (int t = 0; t < kRun; ++t) {
+            const int s = j - t * kStride;
+            if (s < 0 || s >= kWindow) continue;
+            float tap[V];
+            load_v<V>(reinterpret_cast<const T*>(&taps[s]), tap);
+#pragma unroll
+            for (int e = 0; e < V; ++e) sums[t][e] = fmaf(value[e], tap[e], sums[t][e]);
+          }
         }
+      }
     }
   }
   float total[V] = {};
@@ -108,8 +123,10 @@ __global__ void __launch_bounds__(512) window_kernel(const Depthwise d) {
   for (int t = 0; t < kRun; ++t) {
     if (idle || first + t >= d.q) break;
     const int64_t offset = ((static_cast<int64_t>(image) * d.p + p) * d.q + first + t) * d.c + channel;
-    if (bias.there) add_early(bias, sums[t]);
-    apply_epilogue<V>(d.epilogue, sums[t], offset, image, channel, d.c, bias.there ? 1 : 0);
+    if constexpr (kSteps) {
+      if (bias.there) add_early(bias, sums[t]);
+      apply_epilogue<V>(d.epilogue, sums[t], offset, image, channel, d.c, bias.there ? 1 : 0);
+    }
     store_as<V>(d.y_type, d.y, offset, sums[t]);
 #pragma unroll
     for (int e = 0; e < V; ++e) total[e] += sums[t][e];
@@ -169,9 +186,11 @@ Form form_of(const Depthwise& d, int multiprocessors) {
   const bool small =
       static_cast<int64_t>(d.h + d.r) * (d.w_ + d.s) * d.c < (int64_t{1} << 31) && d.c < 65536 && d.n < 65536;
   if (!square || !small || d.c % vector != 0) return {};
-  // Runs of four where that still fills the GPU, else as many threads as there are pairs of results.
+  // Runs of four (of two, where they see as much) where that still fills the GPU, else as many threads as
+  // there are pairs of results.
   const int64_t fours = static_cast<int64_t>(d.n) * d.p * ((d.q + 3) / 4) * (d.c / vector);
-  if (fours >= static_cast<int64_t>(multiprocessors) * 256) return {vector, 4};
+  if (fours >= static_cast<int64_t>(multiprocessors) * 256)
+    return {vector, d.r == 3 && d.stride_h == 2 ? 2 : 4};
   return {2, 1};
 }
 
@@ -179,13 +198,15 @@ template <class T, int V, int kWindow, int kStride, int kRun>
 cudaError_t start_runs(const Depthwise& d, cudaStream_t stream) {
   const Share s = share_of(d, V, kRun);
   const size_t shared = d.part_sums ? sizeof(float) * s.groups * s.runs * V : 0;
-  return launch(&window_kernel<T, V, kWindow, kStride, kRun>, dim3(s.parts, s.chunks, d.n),
-                dim3(s.groups, s.runs), shared, stream, d);
+  auto* kernel = d.epilogue.count > 0 ? &window_kernel<T, V, kWindow, kStride, kRun, true>
+                                      : &window_kernel<T, V, kWindow, kStride, kRun, false>;
+  return launch(kernel, dim3(s.parts, s.chunks, d.n), dim3(s.groups, s.runs), shared, stream, d);
 }
 template <class T, int V, int kRun>
 cudaError_t start_window(const Depthwise& d, cudaStream_t stream) {
   if (d.r == 3 && d.stride_h == 1) return start_runs<T, V, 3, 1, kRun>(d, stream);
-  if (d.r == 3) return start_runs<T, V, 3, 2, kRun>(d, stream);
+  if constexpr (kRun == 1)
+    if (d.r == 3) return start_runs<T, V, 3, 2, kRun>(d, stream);
   if (d.stride_h == 1) return start_runs<T, V, 5, 1, kRun>(d, stream);
   return start_runs<T, V, 5, 2, kRun>(d, stream);
 }
@@ -193,6 +214,7 @@ template <class T, int V>
 cudaError_t start(const Depthwise& d, int multiprocessors, cudaStream_t stream) {
   const Form form = form_of(d, multiprocessors);
   if (form.run == 4) return start_window<T, V, 4>(d, stream);
+  if (form.run == 2) return start_runs<T, V, 3, 2, 2>(d, stream);
   if (form.run == 1) return start_window<T, 2, 1>(d, stream);
   const int64_t blocks = (static_cast<int64_t>(d.n) * d.p * d.q * d.c + kThreads - 1) / kThreads;
   return launch(&any_kernel<T>, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0, stream, d);

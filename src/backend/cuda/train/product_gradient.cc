@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A product of a step's backward half with the gradient of an activation behind it or the sum of rows of an
 // operand beside it: as calls one after the other, or as one call of cuBLASLt whose values were compared
-// with theirs and which was found faster. Off until PELTON_CUDA_EPILOGUES=1 asks for it: it has not run on a
-// GPU yet.
+// with theirs and which was found faster.
 #include "backend/cuda/train/product_gradient.h"
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <string_view>
 
 #include "backend/cuda/implementations.h"
 #include "backend/cuda/matmul_call.h"
@@ -26,9 +23,6 @@ namespace {
 std::string refuse(const ir::Graph& graph, ir::NodeId id, const device::Target& target) {
   const ir::Node& n = graph[id];
   if (!n.is("fused") || n.get_text("kind") != "product_gradient") return "is another kind of node";
-  const char* wanted = std::getenv("PELTON_CUDA_EPILOGUES");
-  if (!wanted || std::string_view(wanted) != "1")
-    return "is off until PELTON_CUDA_EPILOGUES=1 asks for it: it has not run on a GPU";
   const ProductGradient p = product_gradient_of(graph, id);
   if (!p.reason.empty()) return p.reason;
   for (const std::vector<ir::ValueId>* values : {&n.inputs, &n.outputs})
