@@ -98,6 +98,8 @@ DryRun Trainer::dry_run() {
     steps(ahead ? kUntilPlayed : 1, false);
     std::tie(r.step_seconds, r.step_cpu_seconds) = time(false);
     if (ahead) r.resident_seconds = time(true).first;
+    // Before the times of nodes, which take a run of another kind with a batch of its own.
+    if (e.device()) r.memory_bytes = e.device()->peak_bytes();
     r.node_seconds = m.current->times(in.to_host(), m.key());
   } catch (const Error& e) {
     m.check_memory_message(e);
@@ -107,7 +109,7 @@ DryRun Trainer::dry_run() {
   int64_t changing = 0;
   for (const ir::Slot& s : g.slots)
     if (s.next) changing += byte_size(s.type.dtype, element_count(*as_dims(s.type.shape)));
-  r.memory_bytes = e.device() ? e.device()->peak_bytes() : e.memory().total() + r.state_bytes + changing;
+  if (!e.device()) r.memory_bytes = e.memory().total() + r.state_bytes + changing;
   r.arena_bytes = e.memory().arena;
   r.scratch_bytes = e.memory().scratch;
   return r;
