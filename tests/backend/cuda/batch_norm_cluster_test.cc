@@ -45,7 +45,7 @@ double near(double size) {
   return std::abs(size) * (sizeof(T) == 2 ? 1.0 / 200 : 1e-5) + 1e-5;
 }
 
-template <class T, int V>
+template <class T, int V, NormEnd kEnd = NormEnd::bounds>
 void check(const Sizes& z) {
   CAPTURE(z.c);
   CAPTURE(z.lanes);
@@ -73,13 +73,19 @@ void check(const Sizes& z) {
   d.batch_rstd = rstd.data();
   d.eps = 1e-3f;
   d.keep = 0.75f;
-  d.epilogue.count = 1;
-  d.epilogue.steps[0].op = EpilogueStep::relu;
+  // relu; a sum before it; relu of the negative.
+  EpilogueStep* step = d.epilogue.steps;
+  if (kEnd == NormEnd::sum_and_bounds)
+    *step++ = {EpilogueStep::add, EpilogueStep::full, d.type, 1, 0, g.data()};
+  else if (kEnd == NormEnd::steps)
+    (step++)->a = -1;
+  step->op = EpilogueStep::relu;
+  d.epilogue.count = static_cast<int>(step - d.epilogue.steps) + 1;
   const NormCluster s{z.lanes, z.blocks};
   Emulation::current() = Emulation();
   Emulation::current().allow(x.data(), x.size() * sizeof(T));
   Emulation::current().allow(g.data(), g.size() * sizeof(T));
-  run<T, V, false, NormEnd::bounds>(d, s);
+  run<T, V, false, kEnd>(d, s);
   size_t wrong = 0;
   for (size_t k = 0; k < c; ++k) {
     double sum = 0, squares = 0;
@@ -91,7 +97,9 @@ void check(const Sizes& z) {
     wrong += !(std::abs(new_mean[k] - (old_mean[k] * 0.75 + m * 0.25)) < 1e-5);
     wrong += !(std::abs(new_var[k] - (old_var[k] * 0.75 + var * 0.25)) < 1e-4);
     for (size_t r = 0; r < rows; ++r) {
-      const double want = std::max(0.0, (to_float(x[r * c + k]) - m) * rs * scale[k] + bias[k]);
+      double want = (to_float(x[r * c + k]) - m) * rs * scale[k] + bias[k];
+      if (kEnd == NormEnd::sum_and_bounds) want += to_float(g[r * c + k]);
+      want = std::max(0.0, kEnd == NormEnd::steps ? -want : want);
       wrong += !(std::abs(to_float(y[r * c + k]) - want) < near<T>(want));
     }
   }
@@ -141,4 +149,6 @@ TEST_CASE("batch norm in clusters: the kernel's text yields the norm and its gra
   check<__nv_bfloat16, 8>({1, 64, 300, 8, 2, BatchNorm::positive});  // several rows a thread
   check<float, 4>({2, 12, 67, 4, 3, BatchNorm::positive});           // a lane idle
   check<float, 4>({1, 32, 2, 8, 4});                                 // blocks without rows
+  check<__nv_bfloat16, 8, NormEnd::sum_and_bounds>({2, 32, 25, 2, 2});
+  check<float, 4, NormEnd::steps>({2, 12, 67, 4, 3});
 }

@@ -129,8 +129,8 @@ TEST_CASE("batch norms in clusters yield what the three launches yield") {
     int64_t places;
   };
   int forms = 0;
-  for (const Sizes& z : {Sizes{4, 8, 30}, Sizes{32, 384, 196}, Sizes{7, 24, 49}, Sizes{32, 960, 49},
-                         Sizes{8, 144, 784}, Sizes{1, 64, 1}, Sizes{128, 96, 196}})
+  for (const Sizes& z :
+       {Sizes{4, 8, 30}, Sizes{16, 72, 196}, Sizes{7, 24, 49}, Sizes{8, 320, 49}, Sizes{1, 64, 1}})
     for (Elem type : {Elem::f32, Elem::f16, Elem::bf16})
       for (auto through : {BatchNorm::open, BatchNorm::positive, BatchNorm::to_six}) {
         const Problem p(type, z.n, z.c, z.places, through);
@@ -158,5 +158,5 @@ TEST_CASE("batch norms in clusters yield what the three launches yield") {
           }
         }
       }
-  CHECK(forms > 100);
+  CHECK(forms > 400);
 }

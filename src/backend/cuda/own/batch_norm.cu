@@ -52,7 +52,7 @@ Shares shares_of(const BatchNorm& d, int blocks_each) {
   return s;
 }
 Shares sum_shares(const BatchNorm& d) {
-  Shares s = shares_of(d, 4);
+  Shares s = shares_of(d, d.sum_blocks);
   s.down = true;
   return s;
 }
@@ -283,7 +283,7 @@ __global__ void __launch_bounds__(kThreads) apply_kernel(const BatchNorm d, cons
 
 template <class T, int V, bool kLast, bool kBackward>
 cudaError_t start(const BatchNorm& d, cudaStream_t stream) {
-  const Shares sums = sum_shares(d), places = shares_of(d, 8);
+  const Shares sums = sum_shares(d), places = shares_of(d, d.apply_blocks);
   cudaError_t status = launch(&sums_kernel<T, V, kLast, kBackward>, dim3(sums.tiles, sums.parts),
                               dim3(kThreads), 0, stream, d, sums);
   if (status != cudaSuccess) return status;

@@ -22,6 +22,7 @@ struct BatchNorm {
   Elem parameter_type = Elem::f32;
   double* scratch = nullptr;  // batch_norm_scratch_bytes()
   int multiprocessors = 132;
+  int sum_blocks = 4, apply_blocks = 8;  // of a multiprocessor at most, in three launches
 
   // Forward: y = (x - mean) rstd scale + bias, then the steps.
   void* y = nullptr;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/train/batch_norm_form.h"
 
+#include <algorithm>
+
 #include "backend/cuda/own/move_taps.h"
 #include "backend/cuda/tactics.h"
 
@@ -10,9 +12,9 @@ namespace {
 constexpr int kClusters = 90;  // the first architecture that has them
 
 std::string key_of(const BatchNorm& d, bool backward) {
-  std::string key = cat("batch_norm", backward ? "_backward" : "_train", " t", static_cast<int>(d.type), " p",
-                        static_cast<int>(d.parameter_type), " ", d.n, "x", d.c, "x", d.places, " g",
-                        static_cast<int>(d.through));
+  std::string key = cat("batch_norm", backward ? "_backward" : "_train", d.channels_last ? " last" : "", " t",
+                        static_cast<int>(d.type), " p", static_cast<int>(d.parameter_type), " ", d.n, "x",
+                        d.c, "x", d.places, " g", static_cast<int>(d.through));
   for (int i = 0; i < d.epilogue.count; ++i)
     key += cat(" ", static_cast<int>(d.epilogue.steps[i].op), ".",
                static_cast<int>(d.epilogue.steps[i].where), ".", static_cast<int>(d.epilogue.steps[i].type));
@@ -70,20 +72,37 @@ class Trial {
 
 }  // namespace
 
+cudaError_t run_form(const NormForm& form, const BatchNorm& problem, bool backward, cudaStream_t stream) {
+  if (form.cluster)
+    return backward ? batch_norm_backward(problem, *form.cluster, stream)
+                    : batch_norm_train(problem, *form.cluster, stream);
+  BatchNorm d = problem;
+  d.sum_blocks = form.sum_blocks;
+  d.apply_blocks = form.apply_blocks;
+  return backward ? batch_norm_backward(d, stream) : batch_norm_train(d, stream);
+}
+
 NormForm fastest_form(const BatchNorm& d, bool backward, const device::Target& target) {
-  std::vector<NormForm> forms(1);
-  forms[0].scratch_bytes = batch_norm_scratch_bytes(d);
-  if (target.sm >= kClusters)
-    for (const NormCluster& c : batch_norm_clusters(d, backward)) forms.push_back({c, 0});
-  if (forms.size() == 1) return forms[0];
+  std::vector<NormForm> forms;
   std::vector<std::string> names;
-  for (const NormForm& f : forms)
-    names.push_back(f.cluster ? cat("cluster ", f.cluster->lanes, "x", f.cluster->blocks) : "launches");
+  int64_t most_scratch = 0;
+  for (const auto& [sums, applies] : {std::pair(4, 8), std::pair(2, 8), std::pair(2, 4)}) {
+    BatchNorm with = d;
+    with.sum_blocks = sums;
+    forms.push_back({{}, sums, applies, batch_norm_scratch_bytes(with)});
+    names.push_back(cat("launches ", sums, "x", applies));
+    most_scratch = std::max(most_scratch, forms.back().scratch_bytes);
+  }
+  if (target.sm >= kClusters)
+    for (const NormCluster& c : batch_norm_clusters(d, backward)) {
+      forms.push_back({.cluster = c});
+      names.push_back(cat("cluster ", c.lanes, "x", c.blocks));
+    }
   const std::string key = key_of(d, backward);
   if (const std::optional<size_t> known = known_fastest(key, names)) return forms[*known];
   if (timing_is_over()) return forms[0];
   return forms[fastest_in_memory(key, [&] {
-    const Trial trial(d, backward, forms[0].scratch_bytes);
+    const Trial trial(d, backward, most_scratch);
     std::vector<Way> ways;
     for (size_t i = 0; i < forms.size(); ++i)
       ways.push_back({names[i], [&, i](cudaStream_t s) {

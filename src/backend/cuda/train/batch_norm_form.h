@@ -10,18 +10,13 @@
 namespace pelton::backend::cuda {
 
 struct NormForm {
-  std::optional<NormCluster> cluster;  // none: three launches
+  std::optional<NormCluster> cluster;  // none: three launches, of so many blocks a multiprocessor
+  int sum_blocks = 4, apply_blocks = 8;
   int64_t scratch_bytes = 0;
 };
 // Found by timing where there are several. The problem has no addresses.
 NormForm fastest_form(const BatchNorm& problem, bool backward, const device::Target& target);
 
-inline cudaError_t run_form(const NormForm& form, const BatchNorm& problem, bool backward,
-                            cudaStream_t stream) {
-  if (backward)
-    return form.cluster ? batch_norm_backward(problem, *form.cluster, stream)
-                        : batch_norm_backward(problem, stream);
-  return form.cluster ? batch_norm_train(problem, *form.cluster, stream) : batch_norm_train(problem, stream);
-}
+cudaError_t run_form(const NormForm& form, const BatchNorm& problem, bool backward, cudaStream_t stream);
 
 }  // namespace pelton::backend::cuda
