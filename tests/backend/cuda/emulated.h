@@ -75,12 +75,9 @@ class Emulation {
       makecontext(&f->context, &Emulation::enter, 0);
       fibers_.push_back(std::move(f));
     }
-    // The last warps first.
-    for (bool left = true; left;) {
-      left = false;
-      for (size_t w = warps_.size(); w-- > 0;)
-        while (resume_warp(w)) left = true;
-    }
+    // The last warp that can go on, again and again: the last block ends as early as it may.
+    for (size_t w = warps_.size(); w-- > 0;)
+      if (resume_warp(w)) w = warps_.size();
   }
   int outside() const { return outside_; }  // copies from memory that was not allowed
 
