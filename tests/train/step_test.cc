@@ -145,6 +145,16 @@ TEST_CASE("step: clipping bounds the update, the moving average follows") {
   CHECK(std::sqrt(square) == doctest::Approx(0.1 * 0.01).epsilon(1e-3));
 }
 
+TEST_CASE("step: gradients below the limit are not clipped") {
+  Setup s = small_mlp(8);
+  Program plain = program(s);
+  s.options.clip_norm = 1000;
+  Program clipped = program(s);
+  plain.run(batch(8, {6}, 3), {});
+  clipped.run(batch(8, {6}, 3), {});
+  CHECK(largest_difference(plain, clipped) < 1e-7);
+}
+
 TEST_CASE("step: a loss that is not finite changes nothing, and the first such node is named") {
   Setup s = small_mlp(8);
   s.model = named_model("mlp", {{"features", int64_t{6}},
