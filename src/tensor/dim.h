@@ -65,7 +65,7 @@ class Dim {
   Dim substitute(const std::map<std::string, Dim, std::less<>>& replacements) const;
   Range range(const SymbolRanges& ranges) const;  // conservative bounds
 
-  struct Poly;  // private to dim.cc
+  struct Poly;  // private to dim_poly.h
 
  private:
   explicit Dim(std::shared_ptr<const Poly> poly) : poly_(std::move(poly)) {}
