@@ -58,7 +58,7 @@ def run_target(build: pathlib.Path, name: str, seconds: int, cpu_seconds: int, s
         while cpu_seconds and 0 <= processor_seconds(process.pid) < cpu_seconds:
             time.sleep(1)
         if cpu_seconds:
-            process.send_signal(signal.SIGUSR1)  # libFuzzer ends in order, its statistics written
+            os.kill(process.pid, signal.SIGUSR1)  # libFuzzer ends in order, its statistics written
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     log = (build / f"{name}.log").read_text(errors="replace")  # texts of findings and of errors may hold any bytes
