@@ -168,7 +168,11 @@ def test_generate_and_generate_stream(server):
     assert server.json("/v2/models/plain/generate", {"INPUT0": "héllo"})[1]["OUTPUT0"] == "héllo"
     assert events(server.request("/v2/models/plain/generate_stream", {"INPUT0": ["a"]})[2].decode())[0]["OUTPUT0"] == "a"
     for body, words in (({"INPUT0": 3}, "expects strings"), ({"INPUT0": ["a", "b"]}, "expected [1], got [2]"), ({}, "is missing"),
-                        ({"INPUT0": "a", "other": [1]}, "'other' is no input"), (b"[]", "not an object")):
+                        ({"INPUT0": "a", "other": [1]}, "'other' is no input"), (b"[]", "not an object"),
+                        (b'{"INPUT0": "a", "INPUT0": "b"}', "'INPUT0' is in the body twice"),
+                        (b'{"INPUT0": "a", "id": "1", "id": "2"}', "'id' is in the body twice"),
+                        (b'{"INPUT0": "a", "p": 1, "p": 2}', "'p' is in the body twice"),
+                        (b'{"INPUT0": "a", "p": 1, "parameters": {"p": 2}}', "'p' is in the body twice")):
         for path in ("generate", "generate_stream"):
             status, answer = server.json(f"/v2/models/plain/{path}", body, "POST")
             assert status == 400 and words in answer["error"]

@@ -57,12 +57,22 @@ Json values_json(const TensorValue& t) {
   return list;
 }
 
+// Refuses a key that the body has had before it takes any room.
+void once(bool there, std::string_view key) {
+  if (there) fail(ErrorCode::bad_format, cat("'", key, "' is in the body twice"), "", "give it once");
+}
+
+void set_parameter(Request& r, std::string_view name, simdjson::dom::element v) {
+  once(!r.parameters.emplace(std::string(name), parameter_of(name, v)).second, name);
+}
+
 }  // namespace
 
 void read_generate_request(Request& r, const Blob& body, const ModelConfig& config, MemoryGate& gate) {
   ParserLease parser;
   for (const auto [key, value] : object_of(parser.parse(body.data, body.size), "the body")) {
     if (const TensorSpec* spec = config.input(key)) {
+      once(r.input(key) != nullptr, key);
       TensorValue t{std::string(key), spec->dtype, shape_of(value, key), {}};
       if (t.dims.empty() && !spec->dims.empty()) t.dims.assign(spec->dims.size(), 1);
       if (config.max_batch > 0) t.dims.insert(t.dims.begin(), 1);
@@ -71,14 +81,14 @@ void read_generate_request(Request& r, const Blob& body, const ModelConfig& conf
       t.data = counted(gate, Blob::from(std::move(bytes)));
       r.inputs.push_back(std::move(t));
     } else if (key == "id" && value.is_string()) {
+      once(!r.id.empty(), key);
       r.id = text_of(value, "id");
     } else if (key == "parameters" && value.is_object()) {
-      for (const auto [name, v] : object_of(value, "parameters"))
-        r.parameters.insert_or_assign(std::string(name), parameter_of(name, v));
+      for (const auto [name, v] : object_of(value, "parameters")) set_parameter(r, name, v);
     } else if (value.is_array() || value.is_object() || value.is_null()) {
       fail(ErrorCode::bad_format, cat("'", key, "' is no input of model '", config.name, "'"));
     } else {
-      r.parameters.emplace(std::string(key), parameter_of(key, value));
+      set_parameter(r, key, value);
     }
   }
 }
