@@ -73,15 +73,22 @@ bool stays(const Graph& g, ValueId v) {
          });
 }
 
+// A cast that new values of a weight can follow: one rounding of f32 (runtime/refit.h).
+bool rounds(const Graph& g, NodeId id) {
+  if (!g[id].is("cast")) return false;
+  const DType to = g.type(g[id].outputs[0]).dtype;
+  return g.type(g[id].inputs[0]).dtype == DType::f32 && (to == DType::f16 || to == DType::bf16);
+}
+
 // New weights find a rounded or transposed constant by the name of the one that it was made of, which is its
-// own name where that one goes. Another constant that is folded but stays takes none: it would take them
-// alone.
+// own name where that one goes. Whatever else is made of a weight would keep its old values: no constant has
+// the weight's names then.
 void pass_names_on(Graph& g, NodeId id, ValueId folded) {
-  const bool cast = g[id].is("cast");
+  const bool cast = rounds(g, id);
   for (ValueId v : std::vector<ValueId>(g[id].inputs)) {
     if (!v) continue;
     if (!cast && !swaps_axes(g[id])) {
-      if (stays(g, v)) forget_names(g, v);
+      forget_names(g, v);
       continue;
     }
     std::string own;

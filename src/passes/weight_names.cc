@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "passes/weight_names.h"
 
+#include <set>
+
 #include "ir/op.h"
 
 namespace pelton::passes {
@@ -8,6 +10,8 @@ namespace pelton::passes {
 using namespace ir;
 
 namespace {
+
+constexpr const char* kLists[] = {"same_names", "transposed_names"};
 
 void append(Graph& g, NodeId constant, const char* key, const Strings& names) {
   if (names.empty()) return;
@@ -28,10 +32,25 @@ void add_names(Graph& g, ValueId from, ValueId to, bool transposed) {
 }
 
 void forget_names(Graph& g, ValueId constant) {
-  g.edit(constant).name.clear();
-  Attrs& attrs = g.edit(g[constant].producer).attrs;
-  attrs.erase("same_names");
-  attrs.erase("transposed_names");
+  const NodeId producer = g[constant].producer;
+  std::set<std::string> names;
+  if (!g[constant].name.empty()) names.insert(g[constant].name);
+  for (const char* key : kLists)
+    for (const std::string& name : g[producer].get_strings(key)) names.insert(name);
+  if (names.empty()) return;
+  for (NodeId id : std::vector<NodeId>(g.order())) {
+    if (!g[id].is("constant")) continue;
+    const ValueId v = g[id].outputs[0];
+    if (names.count(g[v].name)) g.edit(v).name.clear();
+    for (const char* key : kLists) {
+      Strings left = g[id].get_strings(key);
+      if (std::erase_if(left, [&](const std::string& name) { return names.count(name) > 0; }) == 0) continue;
+      if (left.empty())
+        g.edit(id).attrs.erase(key);
+      else
+        g.edit(id).attrs[key] = std::move(left);
+    }
+  }
 }
 
 }  // namespace pelton::passes

@@ -10,6 +10,8 @@ namespace pelton::passes {
 
 // Constant `to`, made of constant `from`, takes new values for it too.
 void add_names(ir::Graph& graph, ir::ValueId from, ir::ValueId to, bool transposed);
+// No constant takes new values by the names of this one any more: something was made of it that would keep
+// the old ones.
 void forget_names(ir::Graph& graph, ir::ValueId constant);
 
 }  // namespace pelton::passes
