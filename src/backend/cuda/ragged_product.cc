@@ -123,7 +123,9 @@ class Interleaved : public RaggedProduct {
     const MatmulProblem& p = p_;
     const int64_t unit = unit_of(p.out);
     if (!p.transpose_b)
-      b_ = shared_packed(b, "columns as rows", [&] { return upload(transposed(b), "a matrix transposed"); });
+      b_ = shared_packed(b, "columns as rows", [&] {
+        return upload(transposed(b.reshaped({p.k, p.n})), "a matrix transposed");
+      });
     const MatmulProblem part = interleaved_part(p);
     call_ = MatmulCall::make(part);
     edges_ = {.in = elem(p.in),

@@ -114,3 +114,24 @@ TEST_CASE("gradients of depthwise weights from shared memory: the kernel's text 
   check<float, 1, 5, 2, false>({3, 20, 9, 8, 2}, shares(16, 1, 3, 4, 2));
   check<float, 1, 3, 1, true>({1, 32, 5, 5, 1}, shares(32, 1, 1, 5, 5));
 }
+
+TEST_CASE("gradients of depthwise weights from shared memory: stages of the largest images fit") {
+  for (int side : {7, 224, 3600, 5000, 20000}) {
+    CAPTURE(side);
+    DepthwiseBackward d;
+    d.type = Elem::bf16;
+    d.result_type = Elem::f32;
+    d.n = 1;
+    d.c = 64;
+    d.h = d.w = d.p = d.q = side;
+    d.r = d.s = 3;
+    d.stride_h = d.stride_w = d.pad_h = d.pad_w = 1;
+    const std::vector<DepthwiseShares> all = depthwise_weights_shares(d, 132);
+    CHECK((side > 224 || !all.empty()));
+    for (const DepthwiseShares& s : all) {
+      const int64_t columns = d.q + 2, rows = s.band + 2;
+      const int64_t stage = s.images * (rows * columns + int64_t{s.band} * d.q) * s.lanes * 4;
+      CHECK(2 * stage <= 220 * 1024);
+    }
+  }
+}

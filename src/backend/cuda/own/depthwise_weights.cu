@@ -53,16 +53,16 @@ std::vector<DepthwiseShares> depthwise_weights_shares(const DepthwiseBackward& d
   constexpr int kFewestStages = 16, kLongest = 28, kShortest = 4;
   const int v = d.type == Elem::f32 ? 1 : 2;
   std::vector<DepthwiseShares> out;
-  if (!depthwise_has_window(d, 4 * v) || d.n == 0 || d.p == 0 || d.q == 0) return out;
+  constexpr int kWidest = 1 << 20;  // bytes of a row stay in 32 bits
+  if (!depthwise_has_window(d, 4 * v) || d.n == 0 || d.p == 0 || d.q == 0 || d.q > kWidest) return out;
   for (int lanes : {32, 16}) {
     if (lanes == 32 && lanes / 2 * v >= d.c) continue;  // half of it would lie idle
     DepthwiseShares s;
     s.lanes = lanes;
     auto fits = [&](int images, int band) {
-      DepthwiseShares with = s;
-      with.images = images;
-      with.band = band;
-      return DepthwiseTile(d, with).stage_bytes <= kStageBytes;
+      const int64_t x_rows = int64_t{band - 1} * d.stride_h + d.r,
+                    columns = int64_t{d.q - 1} * d.stride_w + d.s;
+      return images * (x_rows * columns + int64_t{band} * d.q) * lanes * 4 <= kStageBytes;
     };
     s.band = d.p;
     while (s.band > 1 && !fits(1, s.band)) --s.band;

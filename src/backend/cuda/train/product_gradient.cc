@@ -177,7 +177,8 @@ bool agree(const std::vector<double>& a, const std::vector<double>& b, DType typ
   for (size_t i = 0; i < a.size(); ++i) {
     largest = std::max(largest, std::abs(a[i]));
     const double d = std::abs(a[i] - b[i]);
-    if (!(d <= apart)) apart = d;  // NaN stays
+    if (std::isnan(d)) return false;
+    apart = std::max(apart, d);
   }
   return apart <= kUnitsApart * std::ldexp(largest, -digits);
 }
@@ -215,6 +216,11 @@ bool whole_is_better(const Problem& p) {
            for (const bool whole : {false, true}) {
              ways.push_back({names[whole], [&p, &b, whole](cudaStream_t s) { p.run(whole, b, s); }});
              try {
+               // NaN where nothing is written.
+               PELTON_CUDA(cudaMemsetAsync(b.d, 0xff, static_cast<size_t>(p.product_bytes()), stream.get()));
+               PELTON_CUDA(cudaMemsetAsync(b.sums, 0xff,
+                                           static_cast<size_t>(byte_size(p.sums_type(), p.sums_count())),
+                                           stream.get()));
                p.run(whole, b, stream.get());
                d[whole] = download(b.d, m.out, m.m * m.n, stream.get());
                sums[whole] = download(b.sums, p.sums_type(), p.sums_count(), stream.get());
