@@ -28,7 +28,7 @@ int64_t ByteReader::s() {
 
 size_t ByteReader::count(size_t least) {
   uint64_t n = u();
-  if (n > (left()) / least) bad(cat("a list of ", n, " items does not fit"));
+  if (n > left() / least) bad(cat("a list of ", n, " items does not fit"));
   return static_cast<size_t>(n);
 }
 

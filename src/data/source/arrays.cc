@@ -26,6 +26,7 @@ std::vector<std::string> digit_names(int64_t n) {
 
 namespace {
 
+// A little-endian C-order .npy stays on disk, rows are read by position; any other is read whole.
 class NpyFile : public Source {
  public:
   NpyFile(std::string path, std::string field) : file_(std::move(path)), field_(std::move(field)) {

@@ -87,8 +87,6 @@ std::unique_ptr<Source> make_cifar(const Args& a, const std::string& base) {
       digit_names(classes));
 }
 
-// A little-endian C-order .npy that stays on disk; rows are read by position.
-
 }  // namespace
 
 std::vector<SourceKind> idx_source_kinds() {
