@@ -70,13 +70,15 @@ bool quantize_all(Graph& g, const passes::Context& c) {
   return passes::quantize(g, ranges, c);
 }
 
-// Convolutions by turns channels last, in blocks and plain.
+// Convolutions by turns channels last, in blocks and plain. As in the compiler none is dead: the turns of
+// those that are left would be others the second time.
 bool layout_by_region(Graph& g, const passes::Context& c) {
+  const bool dead = passes::remove_dead(g);
   const ir::Layout ways[] = {{ir::Layout::Kind::channels_last, 0}, {ir::Layout::Kind::blocked, 8}, {}};
   std::vector<ir::Layout> by_anchor;
   for (size_t i = passes::count_layout_anchors(g, c); i-- > 0;)
     by_anchor.push_back(ways[by_anchor.size() % 3]);
-  return passes::layout(g, c, {}, by_anchor);
+  return passes::layout(g, c, {}, by_anchor) || dead;
 }
 
 // The pass as it is for a device.
