@@ -187,7 +187,6 @@ IN_FRONT void ServerCallbackCall::CallOnCancel(ServerReactor* reactor) {
   static const auto cancel = library(&ServerCallbackCall::CallOnCancel);
   struct Cancelled final : ServerReactor {
     Cancelled(ServerCallbackCall* c, ServerReactor* r) : call(c), of(r) {}
-    bool InternalInlineable() override { return of->InternalInlineable(); }
     void OnDone() override {}
     void OnCancel() override {
       of->OnCancel();
