@@ -10,12 +10,6 @@ using namespace ir;
 
 namespace {
 
-Builder at(Graph& g, NodeId id) {
-  Builder b(g, id);
-  b.set_name(g[id].name);
-  return b;
-}
-
 // Reshape, broadcast, slice, pad, tile... that change nothing.
 bool same_as_input(Graph& g, NodeId id, const Context&) {
   ValueId x = input(g, id, 0);
@@ -38,7 +32,7 @@ bool same_as_input(Graph& g, NodeId id, const Context&) {
 bool reshape_chain(Graph& g, NodeId id, const Context&) {
   NodeId inner = producer(g, input(g, id, 0), "reshape");
   if (!inner) return false;
-  Builder b = at(g, id);
+  Builder b = builder_at(g, id);
   replace(g, id, b.reshape(input(g, inner, 0), g[id].get_dims("dims")));
   return true;
 }
@@ -52,7 +46,7 @@ Ints compose(const Ints& first, const Ints& second) {
 bool transpose_chain(Graph& g, NodeId id, const Context&) {
   NodeId inner = producer(g, input(g, id, 0), "transpose");
   if (!inner) return false;
-  Builder b = at(g, id);
+  Builder b = builder_at(g, id);
   replace(g, id, b.transpose(input(g, inner, 0), compose(g[inner].get_ints("perm"), g[id].get_ints("perm"))));
   return true;
 }
@@ -66,7 +60,7 @@ bool transpose_of_ones(Graph& g, NodeId id, const Context&) {
     if (p < last) return false;
     last = p;
   }
-  Builder b = at(g, id);
+  Builder b = builder_at(g, id);
   replace(g, id, b.reshape(x, g.type(result(g, id)).shape));
   return true;
 }
@@ -96,7 +90,7 @@ bool sink_transpose(Graph& g, NodeId id, const Context&) {
   bool meets = false;
   for (Use u : g[result(g, id)].uses) meets |= g[u.user].is("transpose") || g[u.user].is("matmul");
   if (!meets) return false;
-  Builder b = at(g, id);
+  Builder b = builder_at(g, id);
   for (ValueId& v : inputs)
     if (element_count(b.shape(v)) == Dim(1) && b.rank(v) > 0) v = b.reshape(v, {});
   replace(g, id, b.transpose(b.op(op.name, inputs, g[id].attrs), perm));
@@ -126,7 +120,7 @@ bool reduce_of_ones(Graph& g, NodeId id, const Context&) {
   ValueId x = input(g, id, 0);
   for (int64_t a : g[id].get_ints("axes"))
     if (!(g.type(x).shape[static_cast<size_t>(a < 0 ? a + g.type(x).rank() : a)] == Dim(1))) return false;
-  Builder b = at(g, id);
+  Builder b = builder_at(g, id);
   replace(g, id, b.reshape(x, g.type(result(g, id)).shape));
   return true;
 }
@@ -148,7 +142,7 @@ bool matmul_transpose(Graph& g, NodeId id, const Context&) {
     Attrs attrs = n.attrs;
     const char* key = i ? "transpose_b" : "transpose_a";
     attrs[key] = !n.get_bool(key);
-    Builder b = at(g, id);
+    Builder b = builder_at(g, id);
     replace(g, id, b.op("matmul", inputs, attrs));
     return true;
   }

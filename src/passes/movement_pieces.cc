@@ -12,12 +12,6 @@ using namespace ir;
 
 namespace {
 
-Builder at(Graph& g, NodeId id) {
-  Builder b(g, id);
-  b.set_name(g[id].name);
-  return b;
-}
-
 // A cut of one piece along one axis.
 struct Cut {
   ValueId x;
@@ -86,7 +80,7 @@ bool concat_of_concat(Graph& g, NodeId id, const Context&) {
     }
   }
   if (!found) return false;
-  Builder b = at(g, id);
+  Builder b = builder_at(g, id);
   replace(g, id, b.op("concat", flat, {{"axis", axis}}));
   return true;
 }
@@ -97,7 +91,7 @@ bool concat_of_slices(Graph& g, NodeId id, const Context&) {
   const int64_t axis = given < 0 ? given + rank : given;
   const std::vector<ValueId> before = g[id].inputs;
   std::vector<ValueId> after;
-  Builder b = at(g, id);
+  Builder b = builder_at(g, id);
   for (size_t i = 0, next; i < before.size(); i = next) {
     next = i + 1;
     std::optional<Cut> cut = cut_along(g, before[i], axis);
@@ -155,7 +149,7 @@ bool slice_chain(Graph& g, NodeId id, const Context&) {
       sizes.push_back(size[i]);
       steps.push_back(step[i]);
     }
-  Builder builder = at(g, id);
+  Builder builder = builder_at(g, id);
   if (!kept.empty())
     x = builder.op("slice", {x}, {{"axes", kept}, {"starts", starts}, {"sizes", sizes}, {"steps", steps}});
   replace(g, id, x);
@@ -175,7 +169,7 @@ bool gather_constant(Graph& g, NodeId id, const Context&) {
   if (at_most(Dim(0), start, g.symbols->ranges) != Tri::yes ||
       at_most(start + 1, size, g.symbols->ranges) != Tri::yes)
     return false;
-  Builder b = at(g, id);
+  Builder b = builder_at(g, id);
   ValueId s = b.op("slice", {x},
                    {{"axes", Ints{axis}}, {"starts", Shape{start}}, {"sizes", Shape{1}}, {"steps", Ints{1}}});
   replace(g, id, b.reshape(s, g.type(result(g, id)).shape));
@@ -205,7 +199,7 @@ bool pad_into_conv(Graph& g, NodeId id, const Context&) {
   attrs["high"] = conv_high;
   std::vector<ValueId> inputs = n.inputs;
   inputs[0] = input(g, p, 0);
-  Builder b = at(g, id);
+  Builder b = builder_at(g, id);
   replace(g, id, b.op("conv", inputs, attrs));
   return true;
 }
@@ -220,7 +214,7 @@ bool add_of_pads(Graph& g, NodeId id, const Context&) {
   auto end = [&](const Padded& p) { return p.low + g.type(p.x).shape[p.axis]; };
   if (end(b) == a.low) std::swap(a, b);
   if (!(end(a) == b.low)) return false;
-  Builder build = at(g, id);
+  Builder build = builder_at(g, id);
   ValueId v = build.op("concat", {a.x, b.x}, {{"axis", static_cast<int64_t>(a.axis)}});
   if (!(a.low == Dim(0)) || !(b.high == Dim(0))) {
     Shape low(g.type(v).shape.size(), Dim(0)), high = low;

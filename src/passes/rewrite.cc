@@ -113,6 +113,12 @@ std::optional<WithScalar> with_scalar(const Graph& graph, NodeId node) {
   return std::nullopt;
 }
 
+Builder builder_at(Graph& graph, NodeId node) {
+  Builder b(graph, node);
+  b.set_name(graph[node].name);
+  return b;
+}
+
 void replace(Graph& graph, NodeId node, ValueId v) {
   ValueId old = graph[node].outputs[0];
   const Type &a = graph.type(old), &b = graph.type(v);

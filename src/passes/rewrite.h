@@ -25,6 +25,9 @@ bool apply_rules(ir::Graph& graph, std::span<const Rule> rules, const Context& c
 // Removes pure nodes without users, and symbols' checks stay. Also a pass of its own.
 bool remove_dead(ir::Graph& graph);
 
+// Builds in front of the node, nodes under its name.
+ir::Builder builder_at(ir::Graph& graph, ir::NodeId node);
+
 // --- looking around --------------------------------------------------------------------------------------
 // The node that makes v if it is an `op_name`, else none.
 ir::NodeId producer(const ir::Graph& graph, ir::ValueId v, std::string_view op_name);

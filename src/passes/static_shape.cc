@@ -15,16 +15,10 @@ std::optional<Contents> known(const Graph& g, NodeId id, size_t i) {
   return v ? known_contents(g, v) : std::nullopt;
 }
 
-Builder at(Graph& g, NodeId id) {
-  Builder b(g, id);
-  b.set_name(g[id].name);
-  return b;
-}
-
 // The type of the result holds the answer once the operand is known.
 bool by_type(Graph& g, NodeId id, const char* op) {
   if (!known(g, id, 1)) return false;
-  Builder b = at(g, id);
+  Builder b = builder_at(g, id);
   Shape shape = g.type(result(g, id)).shape;
   replace(g, id, b.op(op, {input(g, id, 0)}, {{"dims", shape}}));
   return true;
@@ -47,7 +41,7 @@ bool fill(Graph& g, NodeId id, const Context&) {
 bool tile(Graph& g, NodeId id, const Context&) {
   auto repeats = known(g, id, 1);
   if (!repeats) return false;
-  Builder b = at(g, id);
+  Builder b = builder_at(g, id);
   replace(g, id, b.op("tile", {input(g, id, 0)}, {{"repeats", *repeats}}));
   return true;
 }
@@ -81,7 +75,7 @@ bool pad(Graph& g, NodeId id, const Context&) {
     low[static_cast<size_t>((*axes)[k])] = (*pads)[k];
     high[static_cast<size_t>((*axes)[k])] = (*pads)[k + count];
   }
-  Builder b = at(g, id);
+  Builder b = builder_at(g, id);
   replace(g, id,
           b.op("pad", {input(g, id, 0), input(g, id, 2)},
                {{"low", low}, {"high", high}, {"mode", g[id].get_text("mode")}}));
@@ -107,7 +101,7 @@ bool slice(Graph& g, NodeId id, const Context&) {
     first.push_back(part->start);
     size.push_back(part->size);
   }
-  Builder b = at(g, id);
+  Builder b = builder_at(g, id);
   replace(g, id,
           b.op("slice", {input(g, id, 0)},
                {{"axes", *axes}, {"starts", first}, {"sizes", size}, {"steps", step}}));
@@ -121,7 +115,7 @@ bool range(Graph& g, NodeId id, const Context&) {
   DType t = g.type(out).dtype;
   if (!start || !limit || !delta || !is_int(t) || !(*start)[0].is_const() || !(*delta)[0].is_const())
     return false;
-  Builder b = at(g, id);
+  Builder b = builder_at(g, id);
   Shape shape = g.type(out).shape;
   ValueId v = b.op("iota", {}, {{"dims", shape}, {"dtype", t}});
   if ((*delta)[0].value() != 1) v = b.mul(v, b.constant(from_ints(t, {}, {(*delta)[0].value()})));
