@@ -44,8 +44,9 @@ void add_segments(Registry& registry);  // one launch for many tensors (ir/segme
 inline constexpr std::string_view kSegmented = "cuda.segments";
 void compile_segments(const Instance& instance, const device::Target& target);
 void add_gather(Registry& registry);
-void add_control(Registry& registry);  // if and loop as conditional nodes
-void add_integer(Registry& registry);  // contractions of 8-bit integers
+void add_control(Registry& registry);    // if, loop and scan as conditional nodes
+void add_recurrent(Registry& registry);  // lstm, gru and rnn
+void add_integer(Registry& registry);    // contractions of 8-bit integers
 
 void add_norm(Registry& registry);     // norms and softmax over rows
 void add_ranking(Registry& registry);  // topk, sort, arg_max, cumsum

@@ -26,6 +26,7 @@ void register_cuda(Registry& registry) {
   cuda::add_product_gradient(registry);
   cuda::add_contraction(registry);
   cuda::add_integer(registry);
+  cuda::add_recurrent(registry);
   cuda::add_control(registry);
   cuda::add_gather(registry);
   cuda::add_index(registry);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// if and loop on the device: outside of a recording and in one, against the interpreter.
+// if, loop and scan on the device: outside of a recording and in one, against the interpreter.
 #include <doctest/doctest.h>
+
+#include <cstdlib>
 
 #include "backend/cuda/harness.h"
 #include "support/skip.h"
@@ -9,6 +11,9 @@ using namespace pelton;
 using namespace pelton::test;
 
 namespace {
+
+// Before the registry is made.
+const int wanted = setenv("PELTON_CUDA_RECURRENT", "1", 1);
 
 Tensor one(bool value) {
   Tensor t(DType::boolean, {});
@@ -70,9 +75,39 @@ const char* kNested = R"(graph "g"(%n: i64[], %0: f32[64]) {
   return %r
 })";
 
+// A recurrence: forwards and backwards, rows and columns, on either axis.
+const char* kScan = R"(graph "g"(%0: f32[3,8], %x: f32[5,3,4], %y: f32[3,5], %w: f32[4,8], %r: f32[8,8]) {
+  %s, %a, %b = scan(%0, %x, %y, %w, %r) {body = graph "step"(%s: f32[3,8], %x: f32[3,4], %y: f32[3], %w: f32[4,8], %r: f32[8,8]) {
+    %p = matmul(%x, %w) : f32[3,8]
+    %q = matmul(%s, %r) : f32[3,8]
+    %u = add(%p, %q) : f32[3,8]
+    %t = tanh(%u) : f32[3,8]
+    %m = reduce_sum(%t) {axes = [1]} : f32[3]
+    %n = mul(%m, %y) : f32[3]
+    return %t, %u, %n
+  }, carried = 1, scanned = 2, axes = [0, 1], reverse = [1, 0], out_axes = [1, -1], out_reverse = [0, 1]}
+    : f32[3,8], f32[3,5,8], f32[3,5]
+  return %s, %a, %b
+})";
+// Swaps what it carries, and stacks what it was given.
+const char* kSwap = R"(graph "g"(%0: f16[3], %1: f16[3], %x: f16[LENGTH,3]) {
+  %s, %t, %a = scan(%0, %1, %x) {body = graph "step"(%s: f16[3], %t: f16[3], %x: f16[3]) {
+    %u = add(%s, %x) : f16[3]
+    return %t, %u, %s
+  }, carried = 2, scanned = 1} : f16[3], f16[3], f16[LENGTH,3]
+  return %s, %t, %a
+})";
+
+GpuCase scan_case() {
+  return GpuCase(
+      kScan, {random(DType::f32, {3, 8}, 1), random(DType::f32, {5, 3, 4}, 2), random(DType::f32, {3, 5}, 3),
+              random(DType::f32, {4, 8}, 4, -0.5, 0.5), random(DType::f32, {8, 8}, 5, -0.5, 0.5)});
+}
+
 }  // namespace
 
 TEST_CASE("control flow of fixed sizes is taken, other sizes and bodies that the GPU lacks are not") {
+  REQUIRE(wanted == 0);
   CHECK(GpuCase(kIf, {one(true), random(DType::f32, {300}, 1), random(DType::f32, {300}, 2)})
             .refusal("cuda.if") == "");
   const std::string open = R"(graph "g"(%n: i64[], %0: f32[N]) {
@@ -109,4 +144,31 @@ TEST_CASE("loops on the device: products inside, rows stacked by iteration, bran
   Tensor w = random(DType::f32, {8, 8}, 2);
   GpuCase(std::string(kStacked), {random(DType::f32, {2, 8}, 1), w}).check("cuda.loop");
   for (int64_t n : {1, 3, 6}) GpuCase(kNested, {count(n), random(DType::f32, {64}, 1)}).check("cuda.loop");
+}
+
+TEST_CASE("scans: what is taken") {
+  CHECK(scan_case().refusal("cuda.steps") == "");
+  const std::string open = R"(graph "g"(%0: f32[2], %x: f32[N,2]) {
+    symbol N in [1, 9]
+    %s = scan(%0, %x) {body = graph "step"(%s: f32[2], %x: f32[2]) {
+      %u = add(%s, %x) : f32[2]
+      return %u
+    }, carried = 1, scanned = 1} : f32[2]
+    return %s
+  })";
+  CHECK(GpuCase(open, {random(DType::f32, {2}, 1), random(DType::f32, {3, 2}, 2)}).refusal("cuda.steps") ==
+        "takes f32[N,2]");
+}
+
+TEST_CASE("scans on the device: along any axis, either way, swapping what they carry, of no steps") {
+  PELTON_NEEDS_GPU();
+  scan_case().check("cuda.steps");
+  for (int64_t length : {0, 1, 2, 7}) {
+    CAPTURE(length);
+    std::string text = kSwap;
+    for (size_t at; (at = text.find("LENGTH")) != text.npos;) text.replace(at, 6, std::to_string(length));
+    GpuCase(text,
+            {random(DType::f16, {3}, 1), random(DType::f16, {3}, 2), random(DType::f16, {length, 3}, 3)})
+        .check("cuda.steps");
+  }
 }

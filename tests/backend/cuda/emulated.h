@@ -3,7 +3,7 @@
 // instructions and barriers wait for all that take part, one warp runs as far as it can before the next,
 // copies arrive no sooner than they are waited for and stay inside of what the test has allowed. Included
 // before the kernel's .cuh in place of the device's primitives (own/mma.cuh, own/launch.cuh,
-// own/cluster.cuh), whose names it defines.
+// own/cluster.cuh, own/together.cuh), whose names it defines.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -25,11 +25,13 @@
 #undef __shared__
 #undef __forceinline__
 #undef __launch_bounds__
+#undef __grid_constant__
 #define __device__
 #define __global__ static  // the library has a launch of the same name
 #define __shared__ static
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __grid_constant__
 
 namespace pelton::backend::cuda {
 
@@ -257,6 +259,23 @@ const T* in_block(const T* mine, int rank) {
   if (e.over(to)) return gone.data();
   return reinterpret_cast<const T*>(e.shared(to) +
                                     (reinterpret_cast<const unsigned char*>(mine) - launched_shared()));
+}
+
+// Blocks of one grid, run as a cluster.
+struct BlocksBarrier {
+  BlocksBarrier(unsigned*, unsigned) {}
+  void arrive() { cluster_arrive(); }
+  void wait() { cluster_wait(); }
+};
+static inline float load_fresh(const float* p) {
+  return *p;
+}
+static inline void load_fresh_4(const float* p, float (&out)[4]) {
+  for (size_t i = 0; i < 4; ++i) out[i] = p[i];
+}
+static inline float from_lane(float x, int difference) {
+  const auto lane = static_cast<size_t>(threadIdx.x % 32 ^ difference);
+  return Emulation::current().exchange(x)[lane];
 }
 
 // Lane l gets of each matrix rows l % 4 * 2 and + 1 of column l / 4.

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cuda/control/steps.h"
+
+#include <cstdlib>
+#include <string_view>
+
+#include "backend/cuda/control/body.h"
+#include "backend/cuda/control/conditional.h"
+#include "backend/cuda/own/control.h"
+#include "ir/op.h"
+
+namespace pelton::backend::cuda {
+namespace {
+
+int64_t aligned(int64_t bytes) {
+  return (bytes + 255) / 256 * 256;
+}
+
+std::string refuse(const ir::Graph& graph, ir::NodeId id, const device::Target& target) {
+  if (std::string why = refuse_plain(graph, id); !why.empty()) return why;
+  const ir::Node& n = graph[id];
+  const ir::Graph& body = n.get_graph("body");
+  if (std::string why = refuse_body(body, target); !why.empty()) return why;
+  const auto carried = static_cast<size_t>(n.get_int("carried"));
+  for (size_t i = 0; i < carried; ++i)
+    for (const ir::Type* t :
+         {&input_type(graph, id, i), &body.type(body.outputs[i]), &output_type(graph, id, i)})
+      if (!same_form(body.type(body.inputs[i]), *t)) return "carries a value of changing size";
+  return {};
+}
+
+// The operand `index` of those that a list of the node is about, as slices along its axis.
+Slices slices_of(const ir::Node& n, std::string_view axes, std::string_view reverse, size_t index,
+                 const TensorSpec& whole) {
+  const ir::Ints &all = n.get_ints(axes), &backwards = n.get_ints(reverse);
+  int64_t axis = all.empty() ? 0 : all[index];
+  if (axis < 0) axis += static_cast<int64_t>(whole.dims.size());
+  Slices s;
+  s.count = whole.dims[static_cast<size_t>(axis)];
+  s.pieces = element_count(Dims(whole.dims.begin(), whole.dims.begin() + axis));
+  s.bytes = element_count(Dims(whole.dims.begin() + axis + 1, whole.dims.end())) * bits(whole.dtype) / 8;
+  s.backwards = !backwards.empty() && backwards[index] != 0;
+  return s;
+}
+
+class ScanKernel final : public Kernel {
+ public:
+  ScanKernel(const Instance& instance, const device::Target& target)
+      : body_(graph_of(instance.node(), "body"), target, instance.threads) {
+    const ir::Node& n = instance.node();
+    carried_ = static_cast<size_t>(n.get_int("carried"));
+    const auto scanned = static_cast<size_t>(n.get_int("scanned"));
+    int64_t at = kLoopStateBytes;
+    auto place = [&](int64_t bytes) {
+      const int64_t here = at;
+      at += aligned(bytes);
+      return here;
+    };
+    for (size_t i = 0; i < scanned; ++i) {
+      taken_.push_back({slices_of(n, "axes", "reverse", i, instance.inputs[carried_ + i]), 0});
+      taken_.back().at = place(taken_.back().slices.pieces * taken_.back().slices.bytes);
+    }
+    for (size_t i = carried_; i < instance.outputs.size(); ++i)
+      put_.push_back(slices_of(n, "out_axes", "out_reverse", i - carried_, instance.outputs[i]));
+    // A value that an input of the body is may be written over before it is read.
+    for (size_t i = 0; i < carried_; ++i)
+      passed_.push_back(body_.passed_on(i) < 0 ? -1 : place(body_.output_bytes(i)));
+    body_at_ = at;
+  }
+  int64_t scratch_bytes() const override { return body_at_ + body_.scratch_bytes(); }
+  int64_t packed_bytes() const override { return body_.packed_bytes(); }
+
+  void run(const RunArgs& args) const override {
+    recorded(stream_of(args), [&](cudaStream_t stream) { record(args, stream); });
+  }
+
+ private:
+  struct Taken {
+    Slices slices;
+    int64_t at;  // in the scratch
+  };
+
+  void record(const RunArgs& args, cudaStream_t stream) const {
+    auto* const base = static_cast<std::byte*>(args.scratch);
+    auto* const state = reinterpret_cast<LoopState*>(base);
+    for (size_t i = 0; i < carried_; ++i) copy(args.out[i], args.in[i], body_.output_bytes(i), stream);
+    const cudaGraphConditionalHandle handle = make_condition(stream);
+    PELTON_CUDA(begin_loop(handle, state, taken_[0].slices.count, nullptr, 0, nullptr, stream));
+    add_conditional(stream, handle, cudaGraphCondTypeWhile, 1, [&](unsigned, cudaStream_t inner) {
+      std::vector<const void*> inputs(args.out.begin(),
+                                      args.out.begin() + static_cast<std::ptrdiff_t>(carried_));
+      for (size_t i = 0; i < taken_.size(); ++i) {
+        PELTON_CUDA(take_slice(base + taken_[i].at, args.in[carried_ + i], taken_[i].slices, state, inner));
+        inputs.push_back(base + taken_[i].at);
+      }
+      for (size_t i = carried_ + taken_.size(); i < args.in.size(); ++i) inputs.push_back(args.in[i]);
+      std::vector<const void*> results = body_.run(inputs, base + body_at_, inner);
+      for (size_t i = 0; i < put_.size(); ++i)
+        PELTON_CUDA(put_slice(args.out[carried_ + i], results[carried_ + i], put_[i], state, inner));
+      for (size_t i = 0; i < carried_; ++i) {
+        if (passed_[i] < 0) continue;
+        copy(base + passed_[i], results[i], body_.output_bytes(i), inner);
+        results[i] = base + passed_[i];
+      }
+      for (size_t i = 0; i < carried_; ++i) copy(args.out[i], results[i], body_.output_bytes(i), inner);
+      PELTON_CUDA(next_iteration(handle, state, nullptr, inner));
+    });
+  }
+
+  Body body_;
+  size_t carried_ = 0;
+  std::vector<Taken> taken_;     // scanned inputs
+  std::vector<Slices> put_;      // stacked results
+  std::vector<int64_t> passed_;  // where each carried value that an input of the body is waits, or -1
+  int64_t body_at_ = 0;
+};
+
+}  // namespace
+
+void add_steps(Registry& registry) {
+  // Not proven on a GPU yet: off unless asked for.
+  const char* wanted = std::getenv("PELTON_CUDA_RECURRENT");
+  if (!wanted || std::string_view(wanted) != "1") return;
+  registry.add(
+      {.name = "cuda.steps",
+       .ops = {"scan"},
+       .refuse = refuse,
+       .prepare = [](const Instance& instance, const device::Target& target) -> std::unique_ptr<Kernel> {
+         return std::make_unique<ScanKernel>(instance, target);
+       },
+       .device = device::Kind::cuda});
+}
+
+}  // namespace pelton::backend::cuda
