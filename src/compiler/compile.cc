@@ -24,6 +24,7 @@
 #include "passes/simplify.h"
 #include "passes/static_shape.h"
 #include "passes/tie.h"
+#include "passes/weight_names.h"
 
 namespace pelton::compiler {
 
@@ -49,6 +50,7 @@ runtime::Plan compile(Graph graph, const device::Target& target, const Options& 
 
   ir::verify(graph, "import");
   p.print("import");
+  const std::set<std::string> weights = passes::weight_names(graph);
 
   p.run("specialise", [&] { return passes::specialise(graph, options.shapes, &plan.optimum, context); });
   p.print("specialise");
@@ -141,6 +143,7 @@ runtime::Plan compile(Graph graph, const device::Target& target, const Options& 
   Form form;
   if (tuner) form = choose_form(graph, plan, options, registry, *tuner);
   finish(graph, form, p, context);
+  passes::keep_names(graph, weights);
 
   plan.graph = std::move(graph);
   plan.choices = runtime::choose_all(plan.graph, registry, target);

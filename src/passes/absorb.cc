@@ -30,7 +30,7 @@ std::optional<Dequantized> dequantized(const Graph& g, ValueId v) {
   const DType t = g.type(n.inputs[0]).dtype;
   Dequantized d;
   d.data = n.inputs[0];
-  const Tensor* scale = g.constant(n.inputs[1]);
+  const Tensor* scale = elements(g, n.inputs[1]);
   if ((t != DType::i8 && t != DType::u8) || !scale || scale->dtype() != DType::f32) return std::nullopt;
   d.scale = *scale;
   if (n.get_int("block") != 0) return std::nullopt;
@@ -38,7 +38,7 @@ std::optional<Dequantized> dequantized(const Graph& g, ValueId v) {
   d.axis = n.get_int("axis");
   d.axis += d.axis < 0 ? rank : 0;
   if (const ValueId z = input(g, id, 2)) {
-    const Tensor* zero = g.constant(z);
+    const Tensor* zero = elements(g, z);
     if (!zero) return std::nullopt;
     if (!all_zero(*zero)) d.zero = z;
   }
@@ -57,7 +57,7 @@ Tensor product(const Tensor& a, const Tensor& b) {
 
 // One zero point as a scalar; `none` stays none.
 ValueId one_zero(Builder& b, const Graph& g, ValueId zero) {
-  return zero ? b.constant(g.constant(zero)->reshaped({})) : ValueId{};
+  return zero ? b.constant(elements(g, zero)->reshaped({})) : ValueId{};
 }
 
 // conv(dequantize(x), dequantize(w)) = dequantize(conv(x, w)), the bias added behind.
@@ -66,7 +66,7 @@ bool integer_conv(Graph& g, NodeId id, const Context&) {
   const auto x = dequantized(g, input(g, id, 0)), w = dequantized(g, input(g, id, 1));
   if (!x || !w || !x->single() || w->zero || g.type(w->data).dtype != DType::i8) return false;
   if (!w->single() && w->axis != 0) return false;
-  if (x->zero && g.constant(x->zero)->count() != 1) return false;
+  if (x->zero && elements(g, x->zero)->count() != 1) return false;
   const ValueId bias = input(g, id, 2);
   Builder b(g, id);
   b.set_name(g[id].name);
@@ -91,7 +91,7 @@ bool integer_matmul(Graph& g, NodeId id, const Context&) {
   if (!a || !w || !a->single() || w->zero || g.type(w->data).dtype != DType::i8) return false;
   if (g.type(w->data).rank() != 2 || g.type(a->data).rank() < 2) return false;
   if (!w->single() && w->axis != (g[id].get_bool("transpose_b") ? 0 : 1)) return false;
-  if (a->zero && g.constant(a->zero)->count() != 1) return false;
+  if (a->zero && elements(g, a->zero)->count() != 1) return false;
   Builder b(g, id);
   b.set_name(g[id].name);
   std::vector<ValueId> inputs = {a->data, w->data};
@@ -129,12 +129,12 @@ bool sink(Graph& g, NodeId id, const Context&) {
 bool round_trip(Graph& g, NodeId id, const Context&) {
   const auto x = dequantized(g, input(g, id, 0));
   if (!x || g[id].get_dtype("to") != g.type(x->data).dtype || g[id].get_int("block") != 0) return false;
-  const Tensor* scale = g.constant(input(g, id, 1));
+  const Tensor* scale = elements(g, input(g, id, 1));
   const ValueId z = input(g, id, 2);
-  const Tensor* zero = g.constant(z);
+  const Tensor* zero = elements(g, z);
   if (!scale || scale->dtype() != DType::f32 || !x->single() || scale->count() != 1 || (z && !zero))
     return false;
-  const int64_t here = zero ? zero->get_int(0) : 0, there = x->zero ? g.constant(x->zero)->get_int(0) : 0;
+  const int64_t here = zero ? zero->get_int(0) : 0, there = x->zero ? elements(g, x->zero)->get_int(0) : 0;
   if (here != there || scale->get_double(0) != x->scale.get_double(0) || !(scale->get_double(0) > 0))
     return false;
   replace(g, id, x->data);

@@ -190,11 +190,13 @@ bool recognise_activations(Graph& graph, const Context& context) {
     }
   };
   place();
+  ElementsRead elements_read(graph);
   for (auto it = order.rbegin(); it != order.rend(); ++it) {
     if (!graph[*it].alive || !elementwise(graph, *it) || graph.unused(result(graph, *it))) continue;
     if (graph[*it].inputs.size() < 2 && !graph[*it].is("div") && !graph[*it].is("reciprocal") &&
         !graph[*it].is("log"))
       continue;
+    elements_read.clear();
     Cone cone(graph, *it, position);
     while (cone.next_cut()) {
       if (cone.size() < 2 && !graph[*it].is("max")) continue;
@@ -204,6 +206,7 @@ bool recognise_activations(Graph& graph, const Context& context) {
       Builder b(graph, *it);
       b.set_name(graph[*it].name);
       replace(graph, *it, b.op(k->op, {cone.leaf()}, k->attrs));
+      elements_read.forget();
       context.count(cat("composites/", k->op));
       place();
       changed = true;

@@ -8,6 +8,7 @@
 
 #include "ir/text.h"
 #include "passes/rewrite.h"
+#include "passes/weight_names.h"
 
 namespace pelton::passes {
 
@@ -26,12 +27,30 @@ std::string sample(const Tensor& t) {
   return out;
 }
 
+// Constants that are equal and stay two, as new values may come for either: the first of them for each.
+class Equal {
+ public:
+  void add(ValueId v, ValueId first) { first_[v.index] = of(first); }
+  ValueId of(ValueId v) const {
+    const auto it = first_.find(v.index);
+    return it == first_.end() ? v : it->second;
+  }
+
+ private:
+  std::unordered_map<uint32_t, ValueId> first_;
+};
+
+bool is_name_list(const std::string& attr) {
+  return attr == "same_names" || attr == "transposed_names";
+}
+
 // Nodes of one key may compute the same: all is in it but most of a large tensor.
-std::string key_of(const Graph& g, NodeId id) {
+std::string key_of(const Graph& g, NodeId id, const Equal& equal) {
   const Node& n = g[id];
   std::string key(n.op->name);
-  for (ValueId v : n.inputs) append(key, cat(",", v ? cat(v.index) : "_"));
+  for (ValueId v : n.inputs) append(key, cat(",", v ? cat(equal.of(v).index) : "_"));
   for (const auto& [name, value] : n.attrs) {
+    if (is_name_list(name)) continue;
     append(key, cat(";", name, "="));
     if (auto t = std::get_if<Tensor>(&value); t && t->dtype() != DType::string && t->count() > 16)
       append(key, cat(t->str(), "#", sample(*t)));
@@ -43,22 +62,36 @@ std::string key_of(const Graph& g, NodeId id) {
 }
 
 bool same_attrs(const Node& a, const Node& b) {
-  if (a.attrs.size() != b.attrs.size()) return false;
-  for (auto x = a.attrs.begin(), y = b.attrs.begin(); x != a.attrs.end(); ++x, ++y)
+  const auto next = [](const Node& n, Attrs::const_iterator it) {
+    while (it != n.attrs.end() && is_name_list(it->first)) ++it;
+    return it;
+  };
+  auto x = next(a, a.attrs.begin()), y = next(b, b.attrs.begin());
+  for (; x != a.attrs.end() && y != b.attrs.end(); x = next(a, ++x), y = next(b, ++y))
     if (x->first != y->first || !equal(x->second, y->second)) return false;
+  return x == a.attrs.end() && y == b.attrs.end();
+}
+
+// Equal constants become one where no new values can tell them apart: without names, or as one weight that
+// the model holds twice, which then has the names of both. False: they stay two.
+bool merge_names(Graph& g, ValueId gone, ValueId kept) {
+  const bool gone_named = has_names(g, gone), kept_named = has_names(g, kept);
+  if (!gone_named && !kept_named) return true;
+  if (!gone_named || !kept_named || !is_distinct(*g.constant(kept))) return false;
+  add_names(g, gone, kept, false);
   return true;
 }
 
-}  // namespace
-
-bool cse(Graph& graph, const Context& context) {
+// names_lost: constants that were two because of their names are no longer.
+bool merge_equal(Graph& graph, const Context& context, bool& names_lost) {
   std::unordered_map<std::string, std::vector<NodeId>> seen;
+  Equal equal_constants;
   bool changed = false;
   for (NodeId id : std::vector<NodeId>(graph.order())) {
     const Node& n = graph[id];
     if (n.op->effects != Effects::pure || n.op->family == Family::control || n.op->family == Family::custom)
       continue;
-    std::vector<NodeId>& alike = seen[key_of(graph, id)];
+    std::vector<NodeId>& alike = seen[key_of(graph, id, equal_constants)];
     const auto same = std::find_if(alike.begin(), alike.end(), [&](NodeId other) {
       return same_attrs(n, graph[other]) && n.outputs.size() == graph[other].outputs.size();
     });
@@ -66,11 +99,33 @@ bool cse(Graph& graph, const Context& context) {
       alike.push_back(id);
       continue;
     }
-    for (size_t i = 0; i < n.outputs.size(); ++i) graph.replace_uses(n.outputs[i], graph[*same].outputs[i]);
+    const Node& kept = graph[*same];
+    if (n.is("constant") && !merge_names(graph, n.outputs[0], kept.outputs[0])) {
+      equal_constants.add(n.outputs[0], kept.outputs[0]);
+      continue;
+    }
+    // Two nodes are one only as long as their constants are equal.
+    for (size_t i = 0; i < n.inputs.size(); ++i)
+      if (n.inputs[i] != kept.inputs[i]) {
+        for (ValueId v : {n.inputs[i], kept.inputs[i]}) forget_names(graph, v);
+        names_lost = true;
+      }
+    for (size_t i = 0; i < n.outputs.size(); ++i) graph.replace_uses(n.outputs[i], kept.outputs[i]);
     context.count("cse/merge");
     changed = true;
   }
   if (changed) remove_dead(graph);
+  return changed;
+}
+
+}  // namespace
+
+bool cse(Graph& graph, const Context& context) {
+  bool changed = false, again = true;
+  while (again) {
+    again = false;
+    changed |= merge_equal(graph, context, again);
+  }
   return changed;
 }
 

@@ -60,8 +60,10 @@ void replace_alike(Graph& g, NodeId id, ValueId folded) {
   }
 }
 
-bool swaps_axes(const Node& n) {
-  return n.is("transpose") && n.get_ints("perm") == Ints{1, 0};
+// A transpose that new values of a weight can follow (runtime/refit.h).
+bool swaps_axes(const Graph& g, NodeId id) {
+  return g[id].is("transpose") && g[id].get_ints("perm") == Ints{1, 0} &&
+         bits(g.type(g[id].outputs[0]).dtype) >= 8;
 }
 
 // Whether somebody reads v besides nodes that are folded already.
@@ -87,7 +89,7 @@ void pass_names_on(Graph& g, NodeId id, ValueId folded) {
   const bool cast = rounds(g, id);
   for (ValueId v : std::vector<ValueId>(g[id].inputs)) {
     if (!v) continue;
-    if (!cast && !swaps_axes(g[id])) {
+    if (!cast && !swaps_axes(g, id)) {
       forget_names(g, v);
       continue;
     }
@@ -126,7 +128,7 @@ bool fold_node(Graph& g, NodeId id, int64_t max_bytes) {
     ValueId old = g[id].outputs[i];
     if (g.unused(old)) continue;
     ValueId constant = b.constant(results[i].tensor);
-    if (g[id].is("cast") || swaps_axes(g[id])) replace_alike(g, id, constant);
+    if (g[id].is("cast") || swaps_axes(g, id)) replace_alike(g, id, constant);
     g.replace_uses(old, constant);
     pass_names_on(g, id, constant);
   }

@@ -24,7 +24,7 @@ struct Affine {
 // The constant as one value a channel (axis 1 of rank `rank`, or the last axis), or none.
 std::optional<std::vector<double>> per_channel(const Graph& g, ValueId c, int64_t channels, int64_t rank,
                                                bool channel_last) {
-  const Tensor* t = g.constant(c);
+  const Tensor* t = elements(g, c);
   if (!t || !is_float(t->dtype())) return std::nullopt;
   if (t->count() == 1 && t->rank() <= rank)
     return std::vector<double>(static_cast<size_t>(channels), t->get_double(0));
@@ -42,7 +42,7 @@ std::optional<Affine> affine_of(const Graph& g, NodeId id, ValueId x, int64_t ch
     if (channel_last || n.inputs[0] != x || n.outputs.size() != 1) return std::nullopt;
     std::vector<double> p[4];
     for (size_t i = 0; i < 4; ++i) {
-      const Tensor* t = g.constant(n.inputs[i + 1]);
+      const Tensor* t = elements(g, n.inputs[i + 1]);
       if (!t || t->count() != channels) return std::nullopt;
       p[i] = to_doubles(*t);
     }
@@ -95,7 +95,7 @@ bool into_conv(Graph& g, NodeId id, const Context&) {
     if (transposed && g[conv].get_int("groups") != 1) continue;
     const Tensor* w = g.constant(input(g, conv, 1));
     ValueId bias = input(g, conv, 2);
-    const Tensor* bias_value = g.constant(bias);
+    const Tensor* bias_value = elements(g, bias);
     if (!w || (bias && !bias_value)) continue;
     int64_t axis = transposed ? 1 : 0, channels = w->dims()[static_cast<size_t>(axis)];
     auto a = affine_of(g, id, x, channels, false);
@@ -105,7 +105,7 @@ bool into_conv(Graph& g, NodeId id, const Context&) {
     std::vector<ValueId> inputs = g[conv].inputs;
     bool scales = false;
     for (double s : a->scale) scales |= s != 1;
-    if (scales) inputs[1] = b.constant(scaled(*w, a->scale, axis));
+    if (scales) inputs[1] = b.constant(scaled(*elements(g, inputs[1]), a->scale, axis));
     if (bias_value || a->shifts()) {
       std::vector<double> values(static_cast<size_t>(channels), 0);
       if (bias_value) values = to_doubles(*bias_value);
@@ -125,7 +125,7 @@ bool into_matmul(Graph& g, NodeId id, const Context&) {
     ValueId x = input(g, id, i);
     NodeId product = x && single_use(g, x) ? producer(g, x, "matmul") : NodeId{};
     if (!product || g[product].inputs.size() != 2 || !is_float(g.type(x).dtype)) continue;
-    const Tensor* w = g.constant(input(g, product, 1));
+    const Tensor* w = elements(g, input(g, product, 1));
     if (!w || w->rank() != 2) continue;
     int64_t axis = g[product].get_bool("transpose_b") ? 0 : 1,
             channels = w->dims()[static_cast<size_t>(axis)];
@@ -143,7 +143,7 @@ bool into_matmul(Graph& g, NodeId id, const Context&) {
 // A batch norm that has no convolution in front is a multiplication and an addition.
 bool to_affine(Graph& g, NodeId id, const Context&) {
   ValueId x = input(g, id, 0);
-  const Tensor* scale = g.constant(input(g, id, 1));
+  const Tensor* scale = elements(g, input(g, id, 1));
   if (!scale || g.type(x).rank() < 2 || g[id].outputs.size() != 1) return false;
   auto a = affine_of(g, id, x, scale->count(), false);
   if (!a) return false;

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "passes/rewrite.h"
+#include "passes/weight_names.h"
 
 namespace pelton::passes {
 
@@ -53,6 +54,7 @@ NodeId make_group(Graph& g, const std::vector<NodeId>& members, const std::strin
     ValueId copy;
     if (const Tensor* t = g.constant(v); t && (t->count() == 1 || (uniform(g, v) && t->count() <= 64))) {
       copy = b.constant(*t);
+      forget_names(g, v);  // of the one outside
     } else {
       copy = body->add_input(g.type(v));
       inputs.push_back(v);

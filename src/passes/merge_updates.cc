@@ -12,6 +12,7 @@
 #include "ir/op.h"
 #include "ir/segments.h"
 #include "passes/rewrite.h"
+#include "passes/weight_names.h"
 
 namespace pelton::passes {
 
@@ -20,6 +21,12 @@ using namespace ir;
 namespace {
 
 constexpr size_t kFewest = 2, kMost = 1024;  // segments of a node
+
+// Whether closed(g, id) holds a copy of operand v of the node.
+bool copied(const Graph& g, NodeId id, ValueId v) {
+  const Tensor* t = v && !g[id].is("fused") ? g.constant(v) : nullptr;
+  return t && t->count() == 1;
+}
 
 // The node's body, of a single node the node itself; none where it cannot be a segment.
 GraphPtr closed(const Graph& g, NodeId id) {
@@ -35,8 +42,7 @@ GraphPtr closed(const Graph& g, NodeId id) {
   std::vector<ValueId> operands;
   for (ValueId v : n.inputs) {
     if (!v || !g.type(v).is_tensor()) return nullptr;
-    const Tensor* t = g.constant(v);
-    operands.push_back(t && t->count() == 1 ? b.constant(*t) : body->add_input(g.type(v)));
+    operands.push_back(copied(g, id, v) ? b.constant(*g.constant(v)) : body->add_input(g.type(v)));
   }
   const NodeId copy = body->add_node(*n.op, operands, n.attrs, 1, n.name);
   body->edit(copy).stable_id = n.stable_id;
@@ -49,10 +55,8 @@ GraphPtr closed(const Graph& g, NodeId id) {
 // Values of the graph that the inputs of closed(g, id) stand for.
 std::vector<ValueId> operands_of(const Graph& g, NodeId id) {
   std::vector<ValueId> out;
-  for (ValueId v : g[id].inputs) {
-    const Tensor* t = v && !g[id].is("fused") ? g.constant(v) : nullptr;
-    if (!t || t->count() != 1) out.push_back(v);
-  }
+  for (ValueId v : g[id].inputs)
+    if (!copied(g, id, v)) out.push_back(v);
   return out;
 }
 
@@ -133,7 +137,11 @@ bool replace_by_merged(Graph& g, const std::vector<Candidate>& all, const std::s
     return false;
   }
   for (size_t i = 0; i < results.size(); ++i) g.replace_uses(results[i], g[merged].outputs[i]);
-  for (const Candidate& c : all) g.remove(c.id);
+  for (const Candidate& c : all) {
+    for (ValueId v : g[c.id].inputs)
+      if (v && copied(g, c.id, v)) forget_names(g, v);
+    g.remove(c.id);
+  }
   return true;
 }
 

@@ -158,7 +158,7 @@ bool slice_chain(Graph& g, NodeId id, const Context&) {
 
 // gather with one known index is a slice.
 bool gather_constant(Graph& g, NodeId id, const Context&) {
-  const Tensor* index = g.constant(input(g, id, 1));
+  const Tensor* index = elements(g, input(g, id, 1));
   ValueId x = input(g, id, 0);
   if (!index || index->count() != 1 || g.type(x).dtype == DType::string) return false;
   int64_t rank = g.type(x).rank(), axis = g[id].get_int("axis");

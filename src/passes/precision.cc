@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "passes/rewrite.h"
+#include "passes/weight_names.h"
 
 namespace pelton::passes {
 
@@ -67,6 +68,7 @@ bool narrow(Graph& g, NodeId id, DType low) {
       if (t->count() > (1 << 16) || to_doubles(rounded) != to_doubles(*t)) return false;
       Builder b(g, id);
       inputs.push_back(b.constant(rounded));
+      forget_names(g, v);
     } else {
       return false;
     }

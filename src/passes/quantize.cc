@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "passes/rewrite.h"
+#include "passes/weight_names.h"
 
 namespace pelton::passes {
 
@@ -95,6 +96,7 @@ bool quantize(Graph& graph, const std::map<uint32_t, QuantizeRange>& ranges, con
     auto [weights, scales] = quantized_weights(*graph.constant(input(graph, id, 1)), axis);
     const ValueId w = b.op("dequantize", {b.constant(weights), b.constant(scales)},
                            {{"axis", static_cast<int64_t>(axis)}, {"to", DType::f32}});
+    forget_names(graph, input(graph, id, 1));
     graph.set_input(id, 0, rounded);
     graph.set_input(id, 1, w);
     context.count("quantize/contraction");

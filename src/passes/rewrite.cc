@@ -6,10 +6,40 @@
 #include <unordered_map>
 
 #include "ir/custom.h"
+#include "passes/weight_names.h"
 
 namespace pelton::passes {
 
 using namespace ir;
+
+namespace {
+
+// Constants of the graph that an ElementsRead lives for.
+thread_local const Graph* reading = nullptr;
+thread_local std::vector<ValueId> read;
+
+void note(const Graph& graph, ValueId v) {
+  if (&graph == reading) read.push_back(v);
+}
+
+}  // namespace
+
+ElementsRead::ElementsRead(Graph& graph) : graph_(graph) {
+  PELTON_CHECK(!reading, "rewriting of '", graph.name, "' within another");
+  reading = &graph;
+  read.clear();
+}
+ElementsRead::~ElementsRead() {
+  reading = nullptr;
+}
+void ElementsRead::clear() {
+  read.clear();
+}
+void ElementsRead::forget() {
+  for (ValueId v : read)
+    if (graph_.constant(v)) forget_names(graph_, v);
+  read.clear();
+}
 
 bool remove_dead(Graph& graph) {
   bool changed = false;
@@ -33,6 +63,7 @@ bool apply_rules(Graph& graph, std::span<const Rule> rules, const Context& conte
     for (std::string_view op : r.ops) by_op[op].push_back(&r);
   }
   bool changed = false;
+  ElementsRead elements_read(graph);
   // Each round visits every node once; a chain of n nested rewrites settles in at most n rounds, real graphs
   // in few.
   for (int round = 0; round < 64; ++round) {
@@ -43,7 +74,9 @@ bool apply_rules(Graph& graph, std::span<const Rule> rules, const Context& conte
         for (const Rule* r : list) {
           const auto& outs = graph[id].outputs;
           if (std::all_of(outs.begin(), outs.end(), [&](ValueId v) { return graph.unused(v); })) return;
+          elements_read.clear();
           if (r->apply(graph, id, context)) {
+            elements_read.forget();
             context.count(r->name);
             fired = true;
           }
@@ -73,7 +106,15 @@ ValueId result(const Graph& graph, NodeId node, size_t index) {
   return graph[node].outputs[index];
 }
 
-std::optional<double> uniform(const Graph& graph, ValueId v) {
+const Tensor* elements(const Graph& graph, ValueId v) {
+  const Tensor* t = graph.constant(v);
+  if (t) note(graph, v);
+  return t;
+}
+
+namespace {
+
+std::optional<double> uniform_value(const Graph& graph, ValueId v) {
   const Tensor* t = graph.constant(v);
   if (!t || t->count() == 0 || t->dtype() == DType::string) return std::nullopt;
   double first = t->get_double(0);
@@ -85,9 +126,19 @@ std::optional<double> uniform(const Graph& graph, ValueId v) {
   return first;
 }
 
+}  // namespace
+
+std::optional<double> uniform(const Graph& graph, ValueId v) {
+  const std::optional<double> value = uniform_value(graph, v);
+  if (value) note(graph, v);
+  return value;
+}
+
 bool is_uniform(const Graph& graph, ValueId v, double value, double relative_tolerance) {
-  auto c = uniform(graph, v);
-  return c && std::fabs(*c - value) <= relative_tolerance * std::fabs(value);
+  const std::optional<double> c = uniform_value(graph, v);
+  const bool is = c && std::fabs(*c - value) <= relative_tolerance * std::fabs(value);
+  if (is) note(graph, v);
+  return is;
 }
 
 bool single_use(const Graph& graph, ValueId v) {

@@ -28,11 +28,29 @@ bool remove_dead(ir::Graph& graph);
 // Builds in front of the node, nodes under its name.
 ir::Builder builder_at(ir::Graph& graph, ir::NodeId node);
 
+// Notes, while it lives, constants of the graph whose elements elements() and the functions behind it have
+// given out. What a rewriting made of them cannot follow new values of theirs: forget() takes their names
+// (weight_names.h). apply_rules does so for each rule.
+class ElementsRead {
+ public:
+  explicit ElementsRead(ir::Graph& graph);
+  ~ElementsRead();
+  ElementsRead(const ElementsRead&) = delete;
+  ElementsRead& operator=(const ElementsRead&) = delete;
+  void clear();
+  void forget();
+
+ private:
+  ir::Graph& graph_;
+};
+
 // --- looking around --------------------------------------------------------------------------------------
 // The node that makes v if it is an `op_name`, else none.
 ir::NodeId producer(const ir::Graph& graph, ir::ValueId v, std::string_view op_name);
 ir::ValueId input(const ir::Graph& graph, ir::NodeId node, size_t index);
 ir::ValueId result(const ir::Graph& graph, ir::NodeId node, size_t index = 0);
+// The tensor of a constant, where what a rule does depends on its elements; none of another value.
+const Tensor* elements(const ir::Graph& graph, ir::ValueId v);
 // The value of a constant all of whose elements are equal (any shape, at least one element).
 std::optional<double> uniform(const ir::Graph& graph, ir::ValueId v);
 bool is_uniform(const ir::Graph& graph, ir::ValueId v, double value, double relative_tolerance = 0);

@@ -7,6 +7,7 @@
 
 #include "ir/text.h"
 #include "passes/rewrite.h"
+#include "passes/weight_names.h"
 
 namespace pelton::passes {
 
@@ -95,6 +96,9 @@ void merge_all(Graph& g, const std::vector<Sibling>& parts) {
   for (const Sibling& s : parts) {
     weights.push_back(s.weights);
     if (s.bias.defined()) biases.push_back(s.bias);
+    forget_names(g, g[s.node].inputs[1]);
+    if (s.bias.defined())
+      forget_names(g, s.add ? other_operand(g, s.add, g[s.node].outputs[0]) : g[s.node].inputs[2]);
   }
   Builder b(g, parts[0].node);
   b.set_name(first.name);

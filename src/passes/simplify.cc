@@ -167,7 +167,7 @@ bool if_constant(Graph& g, NodeId id, const Context&) {
 
 bool seq_at_known(Graph& g, NodeId id, const Context&) {
   NodeId made = producer(g, input(g, id, 0), "seq_make");
-  const Tensor* at = g.constant(input(g, id, 1));
+  const Tensor* at = elements(g, input(g, id, 1));
   if (!made || !at || at->count() != 1) return false;
   auto count = static_cast<int64_t>(g[made].inputs.size());
   int64_t i = at->get_int(0) < 0 ? at->get_int(0) + count : at->get_int(0);

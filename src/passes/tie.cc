@@ -14,15 +14,9 @@ using namespace ir;
 
 namespace {
 
-// Below it nothing is saved that a transposed read could not cost.
-constexpr int64_t kLeastElements = 64;
-
-// A constant matrix that is not one number throughout: those are equal by chance (zeros that are to be
-// replaced).
-bool is_weight(const Graph& g, ValueId v) {
+bool is_matrix(const Graph& g, ValueId v) {
   const Tensor* t = g.constant(v);
-  return t && t->rank() == 2 && is_float(t->dtype()) && bits(t->dtype()) >= 16 &&
-         t->count() >= kLeastElements && !uniform(g, v);
+  return t && t->rank() == 2 && is_distinct(*t);
 }
 
 bool only_right_operand(const Graph& g, ValueId v) {
@@ -47,7 +41,7 @@ void read_transposed(Graph& g, ValueId from, ValueId to) {
 bool tie(Graph& graph, const Context& context) {
   std::map<std::string, std::vector<NodeId>> by_type;
   for (NodeId id : graph.order())
-    if (graph[id].is("constant") && is_weight(graph, graph[id].outputs[0]))
+    if (graph[id].is("constant") && is_matrix(graph, graph[id].outputs[0]))
       by_type[graph.constant(graph[id].outputs[0])->str()].push_back(id);
   bool changed = false;
   for (const auto& [type, group] : by_type)
@@ -61,8 +55,13 @@ bool tie(Graph& graph, const Context& context) {
         if (kept == gone || graph.unused(graph[kept].outputs[0]) ||
             !is_transpose(matrix, *graph.constant(graph[kept].outputs[0])))
           continue;
-        read_transposed(graph, v, graph[kept].outputs[0]);
-        add_names(graph, v, graph[kept].outputs[0], true);
+        const ValueId one = graph[kept].outputs[0];
+        read_transposed(graph, v, one);
+        // Where one of the two takes no new values the other cannot either.
+        if (has_names(graph, v) && has_names(graph, one))
+          add_names(graph, v, one, true);
+        else
+          forget_names(graph, has_names(graph, v) ? v : one);
         context.count("tie/transpose");
         changed = true;
         break;

@@ -32,8 +32,7 @@ class Refit {
         missing.erase(name);
         const Tensor given = as_held(name, it->second, old, transpose);
         if (value.defined() && !value.same_bytes(given))
-          fail(ErrorCode::usage,
-               cat("is one matrix with '", first, "' in this plan, transposed, but the values differ"),
+          fail(ErrorCode::usage, cat("is one weight with '", first, "' in this plan, but the values differ"),
                cat("weight '", name, "'"), "give values that agree, or either of them alone");
         value = given;
         first = name;

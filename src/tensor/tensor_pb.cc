@@ -61,6 +61,9 @@ Tensor from_varints(DType dtype, const Dims& dims, const std::vector<std::string
 // little memory whatever its size.
 constexpr int64_t kCopyLimitBytes = 1 << 20;
 
+// The format has five keys; an entry takes 16 times the bytes that it has in the file.
+constexpr size_t kMaxExternal = 16;
+
 Tensor from_raw(DType dtype, const Dims& dims, std::string_view raw,
                 const std::shared_ptr<const void>& owner) {
   int64_t need = byte_size(dtype, element_count(dims));
@@ -136,6 +139,9 @@ TensorView parse_tensor_proto(Span message) {
         t.raw = r.text();
         break;
       case pb::TensorProto::external_data:
+        if (t.external_data.size() == kMaxExternal)
+          r.refuse(ErrorCode::limit,
+                   cat("a tensor has more than ", kMaxExternal, " entries of external data"));
         t.external_data.push_back(pb::parse_entry(r.message()));
         break;
       case pb::TensorProto::data_location:

@@ -4,7 +4,10 @@
 #include <doctest/doctest.h>
 
 #include "interp/interpreter.h"
+#include "ir/builder.h"
 #include "ir/text.h"
+#include "runtime/refit.h"
+#include "support/expect_error.h"
 
 using namespace pelton;
 using namespace pelton::ir;
@@ -24,11 +27,15 @@ const char* kModel = R"(graph "m"(%x: f32[N,3,8,8]) {
   return %y, %t
 })";
 
-runtime::Plan compile_text(const char* text, const compiler::Options& options) {
+runtime::Plan compile_graph(Graph graph, const compiler::Options& options) {
   backend::Registry none;
   device::Target target;
   target.name = "cpu-scalar";
-  return compiler::compile(parse_graph(text), target, options, none);
+  return compiler::compile(std::move(graph), target, options, none);
+}
+
+runtime::Plan compile_text(const char* text, const compiler::Options& options) {
+  return compile_graph(parse_graph(text), options);
 }
 
 }  // namespace
@@ -79,4 +86,58 @@ TEST_CASE("shapes that contradict the model are refused by name") {
 
 TEST_CASE("the same input compiles to the same graph") {
   CHECK(print(compile_text(kModel, {}).graph) == print(compile_text(kModel, {}).graph));
+}
+
+TEST_CASE("new values are taken for weights alone: nothing that sizes or other constants were made of") {
+  const runtime::Plan plan = compile_text(R"(graph "m"(%x: f32[N,4], %j: i64[1]) {
+  symbol N in [1, 8]
+  %b = constant() {value = tensor<f32[4]>{1, 2, 3, 4}} : f32[4]
+  %w = constant() {value = tensor<f32[4]>{5, 6, 7, 8}} : f32[4]
+  %h = mul(%w, %w) : f32[4]
+  %k = constant() {value = tensor<i64[1]>{4}} : i64[1]
+  %s = shape_of(%x) : i64[2]
+  %n = slice(%s) {axes = [0], starts = dims[0], sizes = dims[1], steps = [1]} : i64[1]
+  %t = concat(%n, %k) {axis = 0} : i64[2]
+  %r = dynamic_reshape(%x, %t) : f32[N,4]
+  %p = add(%r, %b) : f32[N,4]
+  %q = add(%p, %h) : f32[N,4]
+  %z = add(%q, %w) : f32[N,4]
+  %m = mul(%j, %k) : i64[1]
+  return %z, %t, %m
+})",
+                                          {});
+  const Tensor four = Tensor::from<float>({4}, {9, 8, 7, 6});
+  const auto refitted = runtime::refit(plan, {{"b", four}});
+  const std::vector<HostValue> in{Tensor::full(DType::f32, {1, 4}, 0.5), Tensor::full(DType::i64, {1}, 2)};
+  CHECK(to_doubles(interp::run(refitted->graph, in).outputs[0].tensor) ==
+        std::vector<double>{39.5, 50.5, 63.5, 78.5});
+  for (const char* name : {"w", "h", "k"})
+    test::expect_error(ErrorCode::bad_name, {"no weight", name, "folded it"}, [&] {
+      runtime::refit(plan, {{name, four}});
+    });
+}
+
+TEST_CASE("a weight that a branch holds a copy of takes no new values") {
+  Graph g("m");
+  Builder b(g);
+  const ValueId x = g.add_input(Type::tensor(DType::f32, {2}), "x");
+  const ValueId w = b.constant(Tensor::from<float>({2}, {1, 2}));
+  const ValueId v = b.constant(Tensor::from<float>({2}, {3, 4}));
+  g.edit(w).name = "w";
+  g.edit(v).name = "v";
+  GraphPtr branches[2];
+  for (GraphPtr& branch : branches) {
+    auto body = std::make_shared<Graph>("branch");
+    body->symbols = g.symbols;
+    Builder inner(*body);
+    const ValueId y = body->add_input(Type::tensor(DType::f32, {2}), "y");
+    body->add_output(&branch == branches ? inner.add(y, inner.constant(*g.constant(w))) : y);
+    branch = body;
+  }
+  const ValueId c = g.add_input(Type::tensor(DType::boolean, {}), "c");
+  g.add_output(b.ops("if", {c, b.mul(b.mul(x, w), v)}, {{"then", branches[0]}, {"else", branches[1]}}, 1)[0]);
+  const runtime::Plan plan = compile_graph(std::move(g), {});
+  const Tensor two = Tensor::from<float>({2}, {5, 6});
+  CHECK_NOTHROW(runtime::refit(plan, {{"v", two}}));
+  test::expect_error(ErrorCode::bad_name, {"no weight 'w'"}, [&] { runtime::refit(plan, {{"w", two}}); });
 }

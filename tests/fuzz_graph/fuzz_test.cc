@@ -30,6 +30,9 @@
 #include "passes/specialise.h"
 #include "passes/static_shape.h"
 #include "passes/tie.h"
+#include "passes/weight_names.h"
+#include "runtime/refit.h"
+#include "tensor/transpose.h"
 
 using namespace pelton;
 using namespace pelton::fuzz;
@@ -176,6 +179,7 @@ std::string text_of(Graph g) {
 struct Coverage {
   std::map<std::string, int64_t> ops, fired, changed;
   int graphs = 0, symbolic = 0, dropped = 0;
+  int refitted = 0, refused = 0;  // new values of weights
 };
 
 // Rules named in the sources of the passes.
@@ -232,7 +236,9 @@ class Check {
 
   // All passes in a row, clean-up between them.
   void pipeline() {
-    Graph g = d_.graph;
+    const Graph named = with_names(d_.graph);
+    const std::set<std::string> weights = passes::weight_names(named);
+    Graph g = named;
     INFO("the passes in a row");
     try {
       for (const Pass& p : all_passes()) {
@@ -246,12 +252,77 @@ class Check {
       }
       ir::verify(g, "the passes");
       values(g, Keeps::value);
+      passes::keep_names(g, weights);
+      for (const std::string& name : weights) new_values(named, g, name);
     } catch (const Error& e) {
       FAIL_CHECK("error: " << std::string(e.what()));
     }
   }
 
  private:
+  static Graph with_names(Graph g) {
+    for (NodeId id : g.order())
+      if (g[id].is("constant")) g.edit(g[id].outputs[0]).name = cat("weight", id.index);
+    return g;
+  }
+
+  // The graph that the passes made takes new values of the weight and computes what the graph as it was drawn
+  // computes with them; or it refuses them.
+  void new_values(const Graph& drawn, const Graph& made, const std::string& weight) {
+    Graph changed = drawn;
+    Tensor value;
+    for (NodeId id : changed.order())
+      if (changed[changed[id].outputs[0]].name == weight)
+        value = other_values(changed[id].get_tensor("value"));
+    for (const auto& [name, transpose] : held_as_one(made, weight))
+      for (NodeId id : changed.order())
+        if (changed[changed[id].outputs[0]].name == name)
+          changed.edit(id).attrs["value"] = transpose ? transposed(value) : value;
+    INFO("new values of " << weight << ": " << ir::print(ir::Attr(value)));
+    std::shared_ptr<const runtime::Plan> refitted;
+    try {
+      runtime::Plan plan;
+      plan.graph = made;
+      refitted = runtime::refit(plan, {{weight, value}});
+    } catch (const Error& e) {
+      CHECK(e.code() == ErrorCode::bad_name);
+      ++coverage_.refused;
+      return;
+    }
+    try {
+      want_ = interp::run(changed, d_.inputs).outputs;
+    } catch (const Error&) {
+      return;  // values that the model refuses
+    }
+    ++coverage_.refitted;
+    references_.clear();
+    reference_graph_ = &changed;
+    values(refitted->graph, Keeps::value);
+  }
+  // The weights that the graph holds as one with this one, which is among them; true: transposed.
+  static std::map<std::string, bool> held_as_one(const Graph& g, const std::string& weight) {
+    std::map<std::string, bool> out{{weight, false}};
+    for (NodeId id : g.order()) {
+      if (!g[id].is("constant")) continue;
+      std::map<std::string, bool> names{{g[g[id].outputs[0]].name, false}};
+      for (const std::string& n : g[id].get_strings("same_names")) names[n] = false;
+      for (const std::string& n : g[id].get_strings("transposed_names")) names[n] = true;
+      if (names.count(weight))
+        for (const auto& [name, transpose] : names) out[name] = transpose != names[weight];
+    }
+    return out;
+  }
+  static Tensor other_values(const Tensor& t) {
+    Tensor out = Tensor::zeros(t.dtype(), t.dims());
+    Random random(static_cast<uint64_t>(t.count()));
+    for (int64_t i = 0; i < t.count(); ++i)
+      if (is_float(t.dtype()))
+        out.set_double(i, t.get_double(i) + 0.1 + static_cast<double>(random.below(1000)) / 1000);
+      else
+        out.set_int(i, static_cast<int64_t>(random.below(3)));
+    return out;
+  }
+
   void values(const Graph& g, Keeps keeps) {
     std::vector<HostValue> got = interp::run(g, d_.inputs).outputs;
     REQUIRE(got.size() == want_.size());
@@ -268,7 +339,7 @@ class Check {
   // By output; outputs that are no tensors have none.
   const interp::Reference& reference(size_t output) {
     if (references_.empty()) {
-      Graph tensors = d_.graph;
+      Graph tensors = *reference_graph_;
       std::vector<ValueId> all = tensors.outputs;
       tensors.outputs.clear();
       std::vector<size_t> which;
@@ -286,6 +357,7 @@ class Check {
   const Drawn& d_;
   const passes::Context& context_;
   Coverage& coverage_;
+  const Graph* reference_graph_ = &d_.graph;
   std::vector<HostValue> want_;
   std::map<size_t, interp::Reference> references_;
 };
@@ -335,6 +407,7 @@ TEST_CASE("passes keep the value of random graphs and change nothing twice") {
     check.pipeline();
   }
   MESSAGE("graphs ", coverage.graphs, ", symbolic ", coverage.symbolic, ", dropped ", coverage.dropped);
+  MESSAGE("weights with new values ", coverage.refitted, ", refused ", coverage.refused);
   MESSAGE("ops: ", counts(coverage.ops));
   MESSAGE("passes that changed something: ", counts(coverage.changed));
   MESSAGE("rules: ", counts(coverage.fired));
@@ -342,6 +415,8 @@ TEST_CASE("passes keep the value of random graphs and change nothing twice") {
 
   CHECK(coverage.dropped * 5 <= coverage.graphs);
   CHECK(coverage.symbolic * 3 >= coverage.graphs);
+  CHECK(coverage.refitted >= 20);
+  CHECK(coverage.refused >= 20);
   for (const ir::OpDef* op : ir::all_ops()) {
     if (op->name == "custom") continue;  // needs a plug-in
     CAPTURE(op->name);

@@ -49,7 +49,7 @@ TEST_CASE("an attribute that lacks its value is refused") {
   expect_error(ErrorCode::bad_format, {"attribute 'body' lacks the value"}, [&] { onnx::parse_model(file); });
 }
 
-TEST_CASE("a file of more messages than anybody needs is refused, initializers counted") {
+TEST_CASE("a file of more messages than anybody needs is refused, whatever it has too many of") {
   wire::Writer type, shape, value, graph, model;
   // The graph, its input, the type of that, and a size each: all that may be.
   const size_t sizes = 5'000'000 - 3;
@@ -62,8 +62,40 @@ TEST_CASE("a file of more messages than anybody needs is refused, initializers c
   graph.bytes(pb::GraphProto::input, value.data());
   model.bytes(pb::ModelProto::graph, graph.data());
   CHECK(onnx::parse_model(model.data()).graph.inputs[0].type.dims.size() == sizes);
-  wire::Writer too_many;
-  graph.bytes(pb::GraphProto::initializer, "");
-  too_many.bytes(pb::ModelProto::graph, graph.data());
-  expect_error(ErrorCode::limit, {"more than 5000000 messages"}, [&] { onnx::parse_model(too_many.data()); });
+  const auto refused = [](const wire::Writer& file) {
+    expect_error(ErrorCode::limit, {"more than 5000000 messages"}, [&] { onnx::parse_model(file.data()); });
+  };
+  for (const uint32_t field : {pb::GraphProto::initializer, pb::GraphProto::sparse_initializer}) {
+    CAPTURE(field);
+    wire::Writer longer, file;
+    longer.bytes(pb::GraphProto::input, value.data());
+    longer.bytes(field, "");
+    file.bytes(pb::ModelProto::graph, longer.data());
+    refused(file);
+  }
+  wire::Writer file;
+  file.bytes(pb::ModelProto::graph, graph.data());
+  file.bytes(pb::ModelProto::metadata_props, "");
+  refused(file);
+}
+
+TEST_CASE("sparse tensors of attributes are counted like other messages") {
+  wire::Writer attribute, node, graph, model;
+  attribute.bytes(pb::AttributeProto::name, "a");
+  attribute.integer(pb::AttributeProto::type, 12);
+  std::string tensors;  // the field's number takes two bytes
+  for (size_t i = 0; i < 5'000'001; ++i) tensors.append("\xBA\x01\x00", 3);
+  node.bytes(pb::NodeProto::attribute, std::string(attribute.data()) + tensors);
+  graph.bytes(pb::GraphProto::node, node.data());
+  model.bytes(pb::ModelProto::graph, graph.data());
+  expect_error(ErrorCode::limit, {"more than 5000000 messages"}, [&] { onnx::parse_model(model.data()); });
+}
+
+TEST_CASE("a tensor has no more entries of external data than the format has keys for, and some") {
+  wire::Writer tensor;
+  for (int i = 0; i < 16; ++i) tensor.bytes(pb::TensorProto::external_data, "");
+  CHECK(parse_tensor_proto(wire::whole(tensor.data())).external_data.size() == 16);
+  tensor.bytes(pb::TensorProto::external_data, "");
+  expect_error(ErrorCode::limit, {"more than 16 entries of external data"},
+               [&] { parse_tensor_proto(wire::whole(tensor.data())); });
 }

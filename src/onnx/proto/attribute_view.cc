@@ -109,7 +109,7 @@ AttributeView parse_attribute(Span message) {
         break;
       case pb::AttributeProto::sparse_tensor:
       case pb::AttributeProto::sparse_tensors:
-        a.sparse_tensors.push_back(r.message());
+        a.sparse_tensors.push_back(counted(r.message()));
         break;
       case pb::AttributeProto::tp:
       case pb::AttributeProto::type_protos:

@@ -147,7 +147,7 @@ GraphView parse_graph(Span message) {
         g.initializers.push_back(parse_tensor_proto(counted(r.message())));
         break;
       case pb::GraphProto::sparse_initializer:
-        g.sparse_initializers.push_back(r.message());
+        g.sparse_initializers.push_back(counted(r.message()));
         break;
       case pb::GraphProto::input:
         g.inputs.push_back(parse_value_info(r.message()));
@@ -195,7 +195,7 @@ ModelView parse_model(std::string_view file) {
         parse_opset(r.message(), m.opsets);
         break;
       case pb::ModelProto::metadata_props:
-        m.metadata.push_back(pb::parse_entry(r.message()));
+        m.metadata.push_back(pb::parse_entry(counted(r.message())));
         break;
       case pb::ModelProto::functions:
         m.functions.push_back(parse_function(r.message()));
