@@ -4,7 +4,6 @@
 the test images."""
 import json
 import pathlib
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,7 +13,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 GOAL = 0.985
-RECIPE = pathlib.Path(__file__).parent.parent / "train" / "digits.toml"
+RECIPE = pathlib.Path(__file__).resolve().parents[1] / "train" / "digits.toml"
 
 
 def pelton(binary, *arguments, show=True):
@@ -38,12 +37,11 @@ def main():
     binary = pathlib.Path(sys.argv[1]).resolve()
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        image, label = write_arrays(folder)
-        shutil.copy(RECIPE, folder)
+        image, label = write_arrays(RECIPE.parent)  # where the recipe looks for them
         run, plan = folder / "run", folder / "digits.pelton"
         start = time.time()
-        pelton(binary, "train", folder / "digits.toml", "--dry-run", "--set", f"output.folder={run}")
-        lines = pelton(binary, "train", folder / "digits.toml", "--json", "--set", f"output.folder={run}").splitlines()
+        pelton(binary, "train", RECIPE, "--dry-run", "--set", f"output.folder={run}")
+        lines = pelton(binary, "train", RECIPE, "--json", "--set", f"output.folder={run}").splitlines()
         for line in map(json.loads, lines):
             if line.get("kind") == "eval":
                 print(f"epoch {line['epoch']:5.1f}  loss {line['loss']:.4f}  accuracy {line['accuracy']:.4f}")

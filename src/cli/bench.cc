@@ -26,7 +26,7 @@ namespace {
 struct Options {
   std::string model, precision = "fp32";
   std::vector<std::string> shapes, inputs;
-  int64_t batch = 0;
+  std::optional<int64_t> batch;
   double seconds = 3;
   std::optional<int64_t> iterations;
   double warm_up_seconds = 0.3;
@@ -125,7 +125,7 @@ int run(const Options& o, const Globals& globals) {
     throw Misuse{cat("--warm-up is ", o.warm_up_seconds), "give a number from 0 to 86400"};
   if (o.iterations && *o.iterations <= 0)
     throw Misuse{cat("--iterations is ", *o.iterations), "give a number above 0"};
-  if (o.batch < 0) throw Misuse{cat("--batch is ", o.batch), ""};
+  if (o.batch && *o.batch <= 0) throw Misuse{cat("--batch is ", *o.batch), "give a number above 0"};
   device::Target target = globals.target();
   Stopwatch load;
   CompileOptions compile = compile_options(o.shapes, o.precision);
@@ -138,7 +138,7 @@ int run(const Options& o, const Globals& globals) {
   std::vector<Dims> dims;
   std::vector<ir::HostValue> inputs;
   if (o.inputs.empty()) {
-    dims = choose_dims(g, pairs(o.shapes, "--shape"), o.batch, plan->optimum);
+    dims = choose_dims(g, pairs(o.shapes, "--shape"), o.batch.value_or(0), plan->optimum);
     inputs = random_inputs(g, dims, o.seed);
   } else {
     inputs = load_inputs(g, pairs(o.inputs, "--input"));

@@ -85,6 +85,7 @@ int run(const Options& o, const Globals& globals) {
   if (o.precision == "fp32" && (o.max_drop || !o.calibrate.empty()))
     throw Misuse{cat(o.max_drop ? "--max-drop" : "--calibrate", " is for precisions below f32"),
                  "add --precision int8, bf16 or fp16"};
+  require_output(o.output, o.model);
   device::Target target = o.target.empty() ? globals.target() : device::parse_target(o.target);
   CompileOptions options = compile_options(o.shapes, o.precision);
   options.strict = o.strict;
@@ -154,13 +155,13 @@ int run(const Options& o, const Globals& globals) {
     if (!artifacts.left.empty())
       print_line(cat("kernels are compiled when it is loaded: ", artifacts.left));
     else
-      print_line(cat("holds ", artifacts.kernels, " compiled kernels",
+      print_line(cat("compiled kernels held: ", artifacts.kernels,
                      artifacts.kernels > ArtifactReport::kMostKernels
                          ? cat(", more than the ", ArtifactReport::kMostKernels,
                                " that a model should need, since what they do depends on their sizes: they "
                                "take longer to compile and to load")
                          : ""));
-    if (artifacts.library_plans > 0) print_line(cat("holds ", artifacts.library_plans, " plans of cuDNN"));
+    if (artifacts.library_plans > 0) print_line(cat("plans of cuDNN held: ", artifacts.library_plans));
     print_line(artifacts.timed ? cat("holds ", artifacts.choices, " choices timed on ", target.product)
                                : std::string("choices that need timing are made when it is loaded on a GPU"));
     if (budget && budget->left_out())

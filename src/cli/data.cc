@@ -267,21 +267,36 @@ Run make_data(CLI::App& app, const Globals& globals) {
   auto o = std::make_shared<Options>();
   app.add_option("PIPELINE", o->pipeline, "pipeline description (TOML)");
   app.add_flag("--schema", o->schema, "print the JSON Schema of pipeline descriptions");
-  app.add_flag("--bench", o->bench, "samples a second, and where the time goes");
-  app.add_flag("--verify", o->verify,
-               "make every sample once and list the bad ones; status 1 when there are any");
-  app.add_option("--convert", o->convert, "write the source's samples to tar shards PREFIX-000000.tar ...")
-      ->type_name("PREFIX");
-  app.add_option("--html", o->sheet, "write a page of samples as the stages make them")->type_name("FILE");
-  app.add_option("--count", o->count, "samples on that page")->type_name("N")->check(CLI::Range(1, 10000));
-  app.add_option("--epoch", o->epoch, "epoch of that page")->type_name("E")->check(CLI::NonNegativeNumber);
+  CLI::Option* bench = app.add_flag("--bench", o->bench, "samples a second, and where the time goes");
+  CLI::Option* verify = app.add_flag(
+      "--verify", o->verify, "make every sample once and list the bad ones; status 1 when there are any");
+  CLI::Option* convert = app.add_option("--convert", o->convert,
+                                        "write the source's samples to tar shards PREFIX-000000.tar ...")
+                             ->type_name("PREFIX");
+  CLI::Option* sheet = app.add_option("--html", o->sheet, "write a page of samples as the stages make them")
+                           ->type_name("FILE");
+  app.add_option("--count", o->count, "samples on that page")
+      ->type_name("N")
+      ->check(CLI::Range(1, 10000))
+      ->needs(sheet);
+  app.add_option("--epoch", o->epoch, "epoch of that page")
+      ->type_name("E")
+      ->check(CLI::NonNegativeNumber)
+      ->needs(sheet);
   app.add_flag("--eval", o->evaluation, "the evaluation form: nothing random, as served plans see pictures");
   app.add_option("--save", o->save, "write the first batch there, each field as NAME.npy")->type_name("DIR");
   app.add_option("--batch", o->batch, "batch size")->type_name("N")->check(CLI::PositiveNumber);
-  app.add_option("--seconds", o->seconds, "length of --bench")->type_name("S")->check(CLI::PositiveNumber);
+  app.add_option("--seconds", o->seconds, "length of --bench")
+      ->type_name("S")
+      ->check(CLI::PositiveNumber)
+      ->needs(bench);
   app.add_option("--shard-mib", o->shard_mib, "largest shard of --convert")
       ->type_name("MIB")
-      ->check(CLI::Range(1, 1 << 20));
+      ->check(CLI::Range(1, 1 << 20))
+      ->needs(convert);
+  verify->excludes(bench)->excludes(convert)->excludes(sheet);
+  bench->excludes(convert)->excludes(sheet);
+  convert->excludes(sheet);
   return [o, &globals] { return run(*o, globals); };
 }
 

@@ -25,6 +25,18 @@ bool holds_weights(const std::string& path) {
   return path.ends_with(".safetensors") || path.ends_with(".npz");
 }
 
+void require_kind(const Options& o) {
+  if (!holds_weights(o.output)) {
+    if (!o.output.ends_with(".onnx"))
+      throw Misuse{cat("'", o.output, "' has the ending of no file that is written"),
+                   "end it with .onnx for a model, .safetensors or .npz for weights"};
+    return;
+  }
+  if (is_zoo(o.input) || is_plan_file(o.input))
+    throw Misuse{cat("weights alone are not written of ", is_zoo(o.input) ? "a built-in model" : "a plan"),
+                 "name a training run, an ONNX file or a file of weights, or write X.onnx"};
+}
+
 int export_weights(const Options& o, const Globals& globals) {
   const std::map<std::string, Tensor> weights =
       train::is_run_folder(o.input) ? train::trained_weights(o.input) : train::read_weights(o.input);
@@ -39,6 +51,8 @@ int export_weights(const Options& o, const Globals& globals) {
 }
 
 int run(const Options& o, const Globals& globals) {
+  require_kind(o);
+  require_output(o.output, o.input);
   if (holds_weights(o.output)) return export_weights(o, globals);
   ir::Graph graph = is_plan_file(o.input) ? runtime::load_plan(o.input)->graph : model_of(o.input, {}).graph;
   onnx::ExportOptions options;

@@ -9,8 +9,10 @@
 #include "cli/inputs.h"
 #include "cli/preprocess.h"
 #include "cli/run_model.h"
+#include "compiler/timing.h"
 #include "ir/op.h"
 #include "ir/text.h"
+#include "passes/specialise.h"
 #include "register/registry.h"
 #include "runtime/executable.h"
 #include "runtime/implementations.h"
@@ -33,17 +35,36 @@ struct Totals {
   std::string unsized;  // a symbol that keeps flops from being counted
 };
 
-// Sizes with every open symbol at its optimum or 1.
-SymbolValues sizes_of(const ir::Graph& g, const std::map<std::string, int64_t>& optimum) {
-  SymbolValues sizes;
-  for (const auto& [symbol, range] : g.symbols->ranges) {
-    auto best = optimum.find(symbol);
-    sizes[symbol] = best != optimum.end() ? best->second : std::max<int64_t>(1, range.min);
-  }
-  return sizes;
+// " at N=1, L=8": what was counted at, where inputs have open sizes.
+std::string counted_at(const ir::Graph& g, const SymbolValues& sizes) {
+  std::set<std::string> open;
+  for (ir::ValueId v : g.inputs)
+    for (const Dim& d : g.type(v).shape) d.collect_symbols(open);
+  std::string text;
+  for (const std::string& symbol : open)
+    append(text, cat(text.empty() ? " at " : ", ", symbol, "=", sizes.at(symbol)));
+  return text;
 }
 
-void count(const ir::Graph& g, const SymbolValues& sizes, Totals& t) {
+// What a node computes and writes.
+void add_work(const ir::Graph& g, const ir::Node& n, const SymbolValues& sizes, Totals& t) {
+  std::vector<Dims> in, out;
+  try {
+    for (ir::ValueId v : n.inputs) in.push_back(v ? eval(g.type(v).shape, sizes) : Dims{});
+    for (ir::ValueId v : n.outputs) {
+      out.push_back(eval(g.type(v).shape, sizes));
+      if (g.type(v).is_tensor() && g.type(v).dtype != DType::string)
+        t.bytes += static_cast<double>(ir::physical_bytes(g.type(v), out.back()));
+    }
+    if (n.op->flops) t.flops += n.op->flops(g, n, in, out);
+  } catch (const Error& e) {
+    t.unsized = e.message();
+  }
+}
+
+// Nodes within a fused one (`fused`) are counted as ops only: its own row has their arithmetic, and what they
+// hand to each other is not written.
+void count(const ir::Graph& g, const SymbolValues& sizes, bool fused, Totals& t) {
   for (ir::NodeId id : g.order()) {
     const ir::Node& n = g[id];
     if (n.is("constant")) {
@@ -54,20 +75,9 @@ void count(const ir::Graph& g, const SymbolValues& sizes, Totals& t) {
     }
     ++t.nodes;
     ++t.ops[std::string(n.op->name)];
-    std::vector<Dims> in, out;
-    try {
-      for (ir::ValueId v : n.inputs) in.push_back(v ? eval(g.type(v).shape, sizes) : Dims{});
-      for (ir::ValueId v : n.outputs) {
-        out.push_back(eval(g.type(v).shape, sizes));
-        if (g.type(v).is_tensor() && g.type(v).dtype != DType::string)
-          t.bytes += static_cast<double>(ir::physical_bytes(g.type(v), out.back()));
-      }
-      if (n.op->flops) t.flops += n.op->flops(g, n, in, out);
-    } catch (const Error& e) {
-      t.unsized = e.message();
-    }
+    if (!fused) add_work(g, n, sizes, t);
     for (const auto& [key, value] : n.attrs)
-      if (auto body = std::get_if<ir::GraphPtr>(&value)) count(**body, sizes, t);
+      if (auto body = std::get_if<ir::GraphPtr>(&value)) count(**body, sizes, fused || n.is("fused"), t);
   }
 }
 
@@ -147,9 +157,16 @@ int run(const Options& o, const Globals& globals) {
   bool is_plan = is_plan_file(o.model);
   std::shared_ptr<const runtime::Plan> plan;
   std::unique_ptr<Model> model;
+  std::map<std::string, int64_t> optimum;
   device::Target target = globals.target();
   if (is_plan || o.support) plan = plan_of(o.model, target, options);
-  if (!is_plan && !o.support) model = std::make_unique<Model>(model_of(o.model, options));
+  if (!is_plan && !o.support) {
+    model = std::make_unique<Model>(model_of(o.model, options));
+    passes::InputShapes shapes;
+    for (const auto& [name, text] : options.shapes) shapes[name] = passes::parse_shape(text);
+    if (!shapes.empty()) passes::specialise(model->graph, shapes, &optimum, {.target = target});
+  }
+  if (plan) optimum = plan->optimum;
   const auto preprocess = find_preprocess(o.model);
   const ir::Graph& g = plan ? plan->graph : model->graph;
   if (o.graph && !globals.json) {
@@ -158,7 +175,14 @@ int run(const Options& o, const Globals& globals) {
     return 0;
   }
   Totals t;
-  count(g, sizes_of(g, plan ? plan->optimum : std::map<std::string, int64_t>{}), t);
+  SymbolValues sizes = compiler::sizes_of(g, optimum);
+  if (plan && !options.shapes.empty()) {
+    const std::vector<Dims> given = choose_dims(g, options.shapes, 0, optimum);
+    for (size_t i = 0; i < given.size(); ++i)
+      for (size_t d = 0; d < given[i].size(); ++d)
+        if (auto symbol = g.type(g.inputs[i]).shape[d].as_symbol()) sizes[*symbol] = given[i][d];
+  }
+  count(g, sizes, false, t);
   json out = {{"model", o.model},
               {"format", plan ? (is_plan ? "pelton" : "compiled") : model->format},
               {"inputs", value_list(g, g.inputs, false)},
@@ -168,6 +192,7 @@ int run(const Options& o, const Globals& globals) {
               {"parameters", t.parameters},
               {"parameter_bytes", t.parameter_bytes},
               {"flops", t.flops},
+              {"counted_at", sizes},
               {"activation_bytes", t.bytes}};
   if (model) {
     out["opsets"] = model->opsets;
@@ -191,7 +216,7 @@ int run(const Options& o, const Globals& globals) {
   if (o.support) {
     auto executable = runtime::Executable::create(plan, registry(), target);
     std::vector<runtime::Choice> choices = executable->choices();
-    run_at(*executable, o, plan->optimum, choices);
+    run_at(*executable, o, optimum, choices);
     support_rows(g, choices, 0, support);
     out["support"] = support;
     out["notes"] = executable->notes();
@@ -224,7 +249,7 @@ int run(const Options& o, const Globals& globals) {
                      range.max == INT64_MAX ? std::string(" on") : cat(" to ", range.max)));
   print_line(
       cat("parameters  ", t.parameters, " (", bytes_text(static_cast<double>(t.parameter_bytes)), ")"));
-  print_line(cat("arithmetic  ", fixed(t.flops * 1e-9, 3), " GFLOP",
+  print_line(cat("arithmetic  ", fixed(t.flops * 1e-9, 3), " GFLOP", counted_at(g, sizes),
                  t.unsized.empty() ? std::string() : cat(", not all counted: ", t.unsized)));
   print_line(cat("results     ", bytes_text(t.bytes), " written by nodes"));
   for (const auto& [domain, v] : model ? model->opsets : std::map<std::string, int64_t>{})
@@ -245,7 +270,7 @@ Run make_inspect(CLI::App& app, const Globals& globals) {
   app.add_flag("--graph", o->graph, "print the graph in its text form");
   app.add_flag("--support", o->support,
                "for each node which implementation takes it and why not a faster one");
-  app.add_option("--shape", o->shapes, "shape of an input, or min:opt:max")
+  app.add_option("--shape", o->shapes, "shape of an input; a size that may vary is min:opt:max")
       ->type_name("NAME=AxBxC")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);

@@ -8,6 +8,7 @@
 
 #include "base/interrupt.h"
 #include "base/log.h"
+#include "base/nearest.h"
 #include "base/progress.h"
 #include "base/thread_pool.h"
 #include "cli/command.h"
@@ -49,7 +50,8 @@ void apply(const Globals& g) {
 }
 
 void add_globals(CLI::App& app, Globals& g) {
-  app.add_flag("--json", g.json, "one JSON object on standard output, nothing else there");
+  app.add_flag("--json", g.json,
+               "one JSON object on standard output, of train one a line, and nothing else there");
   app.add_flag("-v,--verbose", g.verbose, "say more on standard error (twice: debug)");
   app.add_flag("-q,--quiet", g.quiet, "errors only");
   app.add_option("--log-level", g.log_level, "trace, debug, info, warn, error or off")->type_name("LEVEL");
@@ -72,6 +74,29 @@ std::string command_word(int argc, char** argv) {
     if (!a.empty() && a[0] != '-') return std::string(a);
   }
   return "";
+}
+
+// The first argument that looks like a flag and is none of the command or of all commands; "" without one.
+std::string unknown_flag(const CLI::App& app) {
+  for (const std::string& argument : app.remaining(true))
+    if (argument.starts_with("--")) return argument.substr(0, argument.find('='));
+  return "";
+}
+
+// All that may be written behind the command that was named.
+std::vector<std::string> flags(const CLI::App& app) {
+  std::vector<std::string> out;
+  auto add = [&](const CLI::App& a) {
+    for (const CLI::Option* o : a.get_options())
+      for (const std::string& name : o->get_lnames()) out.push_back(cat("--", name));
+  };
+  add(app);
+  for (const CLI::App* sub : app.get_subcommands()) add(*sub);
+  return out;
+}
+
+std::string did_you_mean(const std::string& name, const std::string& otherwise) {
+  return name.empty() ? otherwise : cat("did you mean ", name, "?");
 }
 
 int run(int argc, char** argv) {
@@ -100,23 +125,24 @@ int run(int argc, char** argv) {
                     Error(ErrorCode::usage, cat("the command '", word, "' is reserved and not built yet"), "",
                           "see pelton --help for what there is"),
                     2);
-  auto exists = [&](const std::string& w) {
-    return std::any_of(commands.begin(), commands.end(),
-                       [&](const auto& c) { return c.first->get_name() == w; });
-  };
-  if (!word.empty() && !exists(word))
+  std::vector<std::string> names;
+  for (const auto& [sub, command] : commands) names.push_back(sub->get_name());
+  if (!word.empty() && std::find(names.begin(), names.end(), word) == names.end())
     return report(globals,
                   Error(ErrorCode::usage, cat("there is no command '", word, "'"), "",
-                        "see pelton --help for what there is"),
+                        did_you_mean(nearest(word, names), "see pelton --help for what there is")),
                   2);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
-    return report(globals,
-                  Error(ErrorCode::usage, e.what(), word.empty() ? "" : cat("pelton ", word),
-                        cat("see pelton ", word, word.empty() ? "" : " ", "--help")),
-                  2);
+    const std::string help = cat("see pelton ", word, word.empty() ? "" : " ", "--help");
+    const std::string flag = unknown_flag(app), meant = nearest(flag, flags(app));
+    return report(
+        globals,
+        Error(ErrorCode::usage, flag.empty() ? e.what() : cat("there is no flag '", flag, "'"),
+              word.empty() ? "" : cat("pelton ", word), flag.empty() ? help : did_you_mean(meant, help)),
+        2);
   }
   try {
     apply(globals);

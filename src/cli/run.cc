@@ -100,6 +100,11 @@ int run(const Options& o, const Globals& globals) {
                      {"depth", e.depth},
                      {"ms", static_cast<double>(e.end_ns - e.start_ns) * 1e-6}});
     };
+  if (!o.output_dir.empty()) {
+    std::error_code ec;
+    std::filesystem::create_directories(o.output_dir, ec);
+    if (ec) fail_errno(ec.value(), "create", o.output_dir);
+  }
   Stopwatch watch;
   std::vector<ir::HostValue> outputs = executable->run(inputs, options);
   double ms = watch.seconds() * 1e3;
@@ -116,9 +121,6 @@ int run(const Options& o, const Globals& globals) {
     const Tensor& t = outputs[i].tensor;
     r["shape"] = t.dims();
     if (!o.output_dir.empty()) {
-      std::error_code ec;
-      std::filesystem::create_directories(o.output_dir, ec);
-      if (ec) fail_errno(ec.value(), "create", o.output_dir);
       std::string path = cat(o.output_dir, "/", files_of[i], ".npy");
       save_npy(path, t);
       r["file"] = path;
@@ -170,11 +172,16 @@ Run make_run(CLI::App& app, const Globals& globals) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_option("--output-dir", o->output_dir, "write each output there as NAME.npy")->type_name("DIR");
-  app.add_option("--compare", o->compare_dir,
-                 "compare each output with NAME.npy there; exit status 1 if one differs")
-      ->type_name("DIR");
-  app.add_option("--rtol", o->rtol, "relative tolerance of --compare")->capture_default_str();
-  app.add_option("--atol", o->atol, "absolute tolerance of --compare")->capture_default_str();
+  CLI::Option* compared =
+      app.add_option("--compare", o->compare_dir,
+                     "compare each output with NAME.npy there; exit status 1 if one differs")
+          ->type_name("DIR");
+  app.add_option("--rtol", o->rtol, "relative tolerance of --compare")
+      ->needs(compared)
+      ->capture_default_str();
+  app.add_option("--atol", o->atol, "absolute tolerance of --compare")
+      ->needs(compared)
+      ->capture_default_str();
   app.add_option("--shape", o->shapes, "shape of an input, where the model leaves it open")
       ->type_name("NAME=AxBxC")
       ->expected(1)

@@ -2,8 +2,10 @@
 #include "cli/run_model.h"
 
 #include <charconv>
+#include <filesystem>
 
 #include "base/file.h"
+#include "cli/command.h"
 #include "ir/verify.h"
 #include "nn/model.h"
 #include "train/trainer.h"
@@ -12,10 +14,6 @@ namespace pelton::cli {
 namespace {
 
 constexpr std::string_view kZoo = "zoo:";
-
-bool is_zoo(std::string_view name) {
-  return name.substr(0, kZoo.size()) == kZoo;
-}
 
 template <class T>
 bool parsed(std::string_view text, T& value) {
@@ -67,6 +65,10 @@ Model zoo_model(std::string_view spec) {
 
 }  // namespace
 
+bool is_zoo(std::string_view name) {
+  return name.starts_with(kZoo);
+}
+
 bool is_plan_file(const std::string& name) {
   return !is_zoo(name) && !folder_exists(name) && kind_of_file(name) == FileKind::plan;
 }
@@ -94,6 +96,13 @@ std::shared_ptr<const runtime::Plan> plan_of(const std::string& name, const devi
                                              const CompileOptions& options) {
   if (is_plan_file(name)) return open_plan(name, target, options);
   return std::make_shared<runtime::Plan>(compile_model(model_of(name, options), target, options));
+}
+
+void require_output(const std::string& output, const std::string& input) {
+  std::error_code absent;
+  if (std::filesystem::equivalent(output, input, absent))
+    throw Misuse{cat("'", output, "' is the file that is read"), "give --output another name"};
+  const AtomicFile probe(output);
 }
 
 }  // namespace pelton::cli

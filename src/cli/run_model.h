@@ -6,6 +6,7 @@
 
 namespace pelton::cli {
 
+bool is_zoo(std::string_view name);
 bool is_plan_file(const std::string& name);
 
 // A run folder gives its best checkpoint, or the newest where none is best. "zoo:resnet50" is the built-in
@@ -15,5 +16,9 @@ Model model_of(const std::string& name, const CompileOptions& options);
 // A plan file as it is, a model compiled.
 std::shared_ptr<const runtime::Plan> plan_of(const std::string& name, const device::Target& target,
                                              const CompileOptions& options);
+
+// Before the work that makes `output`: fails now where it could not be written at the end, or where it is the
+// file that the work reads.
+void require_output(const std::string& output, const std::string& input);
 
 }  // namespace pelton::cli

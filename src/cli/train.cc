@@ -175,7 +175,6 @@ int run(const Options& o, const Globals& globals) {
   // A GPU is used when it is named.
   options.target = globals.device_named ? globals.target() : device::detect_cpu(globals.threads);
   if (!o.target.empty()) {
-    if (!o.dry_run) throw Misuse{"--target names a machine to compile for", "add --dry-run"};
     options.target = device::parse_target(o.target);
     options.compile_only = true;
   }
@@ -184,6 +183,9 @@ int run(const Options& o, const Globals& globals) {
   std::vector<std::string> sets = o.sets;
   if (o.memory_budget)
     sets.push_back(cat("step.memory_budget=", static_cast<double>(o.memory_budget) / 1073741824.0));
+  if (folder_exists(o.recipe) && !train::is_run_folder(o.recipe))
+    fail(ErrorCode::bad_format, "the folder holds no training run", o.recipe,
+         "name a recipe, or the folder of a run");
   train::Recipe recipe =
       train::is_run_folder(o.recipe) ? train::run_recipe(o.recipe, sets) : train::load_recipe(o.recipe, sets);
   Line line(globals.quiet || globals.json);
@@ -231,18 +233,22 @@ Run make_train(CLI::App& app, const Globals& globals) {
       ->type_name("A.B=VALUE")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  CLI::AsSizeValue size(false);
+  size.description("");
   app.add_option("--memory-budget", o->memory_budget,
                  "what a step may take, as 8GiB: sets step.memory_budget")
-      ->transform(CLI::AsSizeValue(false));
+      ->transform(size)
+      ->type_name("BYTES");
   app.add_flag("--resume", o->resume, "go on from the newest checkpoint of the run folder");
   app.add_flag(
       "--deterministic", o->deterministic,
       "choose nothing by timing and add in one order: the same bits in every run on the same device");
-  app.add_flag("--dry-run", o->dry_run,
-               "compile the step, time it on one batch, and say what the run would take");
+  CLI::Option* dry = app.add_flag("--dry-run", o->dry_run,
+                                  "compile the step, time it on one batch, and say what the run would take");
   app.add_option("--target", o->target,
-                 "with --dry-run: compile for this machine, as sm_90, and time nothing");
-  app.add_flag("--graph", o->graph, "print the compiled step with --dry-run");
+                 "with --dry-run: compile for this machine, as sm_90, and time nothing")
+      ->needs(dry);
+  app.add_flag("--graph", o->graph, "print the compiled step with --dry-run")->needs(dry);
   app.add_flag("--schema", o->schema, "print the JSON Schema of recipes");
   app.add_flag("--models", o->models, "list the built-in models with their options");
   return [o, &globals] { return run(*o, globals); };

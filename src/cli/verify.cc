@@ -2,6 +2,7 @@
 // pelton verify: the plan against the reference interpreter. Never changes the plan it verifies.
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cli/command.h"
 #include "cli/inputs.h"
@@ -18,7 +19,7 @@ using nlohmann::json;
 struct Options {
   std::string model, precision = "fp32";
   std::vector<std::string> inputs, shapes;
-  double alone = 0, cumulative = 0;  // 0: by precision
+  std::optional<double> alone, cumulative;  // by precision
   uint64_t seed = 0;
   bool all = false;
 };
@@ -53,9 +54,9 @@ void print_rows(const std::vector<VerifyRow>& rows, const char* title, const cha
   print_line("");
 }
 
-int run(Options o, const Globals& globals) {
-  require_amount(o.alone, "--rtol-alone");
-  require_amount(o.cumulative, "--rtol");
+int run(const Options& o, const Globals& globals) {
+  if (o.alone) require_amount(*o.alone, "--rtol-alone");
+  if (o.cumulative) require_amount(*o.cumulative, "--rtol");
   bool low = o.precision != "fp32";
   CompileOptions options = compile_options(o.shapes, o.precision);
   device::Target target = globals.target();
@@ -69,15 +70,15 @@ int run(Options o, const Globals& globals) {
     source = std::make_unique<ir::Graph>(model.graph);
     plan = std::make_shared<runtime::Plan>(compile_model(std::move(model), target, options));
   }
-  if (o.alone == 0) o.alone = low ? 0.02 : 1e-4;
-  if (o.cumulative == 0) o.cumulative = low ? 0.08 : 1e-3;
+  const double alone = o.alone.value_or(low ? 0.02 : 1e-4);
+  const double cumulative = o.cumulative.value_or(low ? 0.08 : 1e-3);
   auto executable = runtime::Executable::create(plan, registry(), target);
   const ir::Graph& g = executable->graph();
   std::vector<HostValue> inputs =
       o.inputs.empty()
           ? random_inputs(g, choose_dims(g, pairs(o.shapes, "--shape"), 0, plan->optimum), o.seed)
           : load_inputs(g, pairs(o.inputs, "--input"));
-  const VerifyReport v = verify_plan(*executable, source.get(), inputs, {o.alone, o.cumulative});
+  const VerifyReport v = verify_plan(*executable, source.get(), inputs, {alone, cumulative});
   int64_t wrong = 0;
   for (const auto* rows : {&v.groups, &v.values})
     for (const VerifyRow& r : *rows) wrong += !r.ok;
@@ -87,7 +88,7 @@ int run(Options o, const Globals& globals) {
     print_line(json{{"alone", to_json(v.groups, "node")},
                     {"cumulative", to_json(v.values, "value")},
                     {"fused", fused},
-                    {"tolerance", {{"alone", o.alone}, {"cumulative", o.cumulative}}},
+                    {"tolerance", {{"alone", alone}, {"cumulative", cumulative}}},
                     {"matches", wrong == 0},
                     {"reference", source ? "source model" : "the plan's own graph"}}
                    .dump(-1, ' ', false, json::error_handler_t::replace));
@@ -103,7 +104,7 @@ int run(Options o, const Globals& globals) {
     table.print();
   }
   print_line(cat(v.groups.size(), " kernels and ", v.values.size(), " values compared, ", wrong,
-                 " differ (tolerance ", o.alone, " alone, ", o.cumulative,
+                 " differ (tolerance ", alone, " alone, ", cumulative,
                  " cumulative, of the largest reference value)"));
   return wrong ? 1 : 0;
 }

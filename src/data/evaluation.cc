@@ -64,6 +64,10 @@ void evaluate(const StageSpec& s, const std::string& where, std::vector<StageSpe
       random = true;
   }
   if (random) return;
+  if (s.op == "flip") {  // one that is left without an axis does nothing
+    auto mirrors = [&](std::string_view axis) { return !args.param(axis).is_random() && args.boolean(axis); };
+    if (!mirrors("horizontal") && !mirrors("vertical")) return;
+  }
   out.push_back(std::move(kept));
 }
 

@@ -107,11 +107,13 @@ constexpr ChannelFlag kChannelFlags[] = {
 };
 
 void add_grpc(CLI::App& app, GrpcTuning& tuning) {
+  CLI::Transformer words({{"true", "1"}, {"false", "0"}});
+  words.description("");
   for (const ChannelFlag& f : kChannelFlags)
     app.add_option_function<int>(
            f.flag, [&tuning, f](int v) { tuning.arguments[f.argument] = v; }, f.help)
         ->check(CLI::NonNegativeNumber)
-        ->transform(CLI::Transformer({{"true", "1"}, {"false", "0"}}));
+        ->transform(words);
   app.add_option_function<std::string>(
       "--grpc-infer-response-compression-level",
       [&tuning](const std::string& v) {

@@ -349,8 +349,17 @@ void apply_set(toml::table& root, const std::string& set) {
 Recipe parse_recipe(const std::string& text, const std::string& name, const std::string& folder,
                     const std::vector<std::string>& sets) {
   toml::table root = parse_toml(text, name);
-  for (const std::string& set : sets) apply_set(root, set);
-  return Reader(root, name, folder).read();
+  std::string changed;  // told beside lines of the file, which need not be what is wrong then
+  for (const std::string& set : sets) {
+    apply_set(root, set);
+    append(changed, cat(", with --set ", set));
+  }
+  try {
+    return Reader(root, name, folder).read();
+  } catch (const Error& e) {
+    if (changed.empty() || !e.where().starts_with(name)) throw;
+    throw Error(e.code(), e.message(), e.where() + changed, e.fix());
+  }
 }
 
 Recipe load_recipe(const std::string& path, const std::vector<std::string>& sets) {

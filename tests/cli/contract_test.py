@@ -2,16 +2,14 @@
 """The contract of the command line: exit statuses, one-line errors, what goes where."""
 import json
 import os
-import pathlib
-import re
 import signal
 import subprocess
-import time
 
 import numpy as np
 import pytest
 
 from conftest import BINARY, INPUTS, assert_error
+from waiting import until_caught
 
 
 def test_version_and_help(pelton):
@@ -29,8 +27,35 @@ def test_version_and_help(pelton):
 def test_wrong_usage_is_status_2(pelton):
     assert_error(pelton("nonsense"), 2, "there is no command 'nonsense'", "--help")
     assert_error(pelton("run"), 2, "model is required")
-    assert_error(pelton("bench", "m.plt", "--bogus"), 2, "--bogus")
+    assert_error(pelton("bench", "m.plt", "--bogus"), 2, "there is no flag '--bogus' (pelton bench)", "see pelton bench --help")
+    assert_error(pelton("run", "m.plt", "--inptu", "x=x.npy"), 2, "there is no flag '--inptu'", "did you mean --input?")
+    assert_error(pelton("run", "m.plt", "--treads=2"), 2, "there is no flag '--treads'", "did you mean --threads?")
+    assert_error(pelton("inspct", "m.plt"), 2, "there is no command 'inspct'", "did you mean inspect?")
     assert pelton().code == 2
+
+
+def test_flags_without_effect_are_refused(pelton):
+    for flags, needed in ((("run", "m.plt", "--rtol", "1"), "--compare"), (("data", "p.toml", "--count", "3"), "--html"),
+                          (("data", "p.toml", "--seconds", "3"), "--bench"), (("data", "p.toml", "--shard-mib", "3"), "--convert"),
+                          (("train", "r.toml", "--graph"), "--dry-run"), (("train", "r.toml", "--target", "sm_90"), "--dry-run")):
+        assert_error(pelton(*flags), 2, f"{flags[2]} requires {needed}")
+    for first, second in (("--bench", "--verify"), ("--html=x.html", "--convert=x")):
+        assert_error(pelton("data", "p.toml", first, second), 2, " excludes ")
+
+
+def test_output_is_looked_at_before_the_work(pelton, chain, tmp_path):
+    result = pelton("compile", "chain.plt", "-o", "absent/m.pelton", "--print-after", "import")
+    assert_error(result, 1, "absent/m.pelton")
+    assert "after import" not in result.err
+    before = (tmp_path / "chain.plt").read_bytes()
+    assert_error(pelton("compile", "chain.plt", "-o", "./chain.plt"), 2, "'./chain.plt' is the file that is read", "another name")
+    assert (tmp_path / "chain.plt").read_bytes() == before
+    assert pelton("export", "chain.plt", "-o", "m.onnx").code == 0
+    assert_error(pelton("export", "m.onnx", "-o", "m.onnx"), 2, "is the file that is read")
+    assert_error(pelton("export", "chain.plt", "-o", "m.pt"), 2, "'m.pt' has the ending of no file that is written", ".onnx", ".safetensors")
+    assert_error(pelton("export", "zoo:mlp", "-o", "w.npz"), 2, "weights alone are not written of a built-in model")
+    assert pelton("compile", "chain.plt", "-o", "m.pelton").code == 0
+    assert_error(pelton("export", "m.pelton", "-o", "w.npz"), 2, "weights alone are not written of a plan")
 
 
 def test_errors_as_json(pelton):
@@ -129,6 +154,18 @@ def test_inspect(pelton, chain):
     assert pelton("inspect", "chain.plt", "--graph").out.startswith('graph "chain"')
 
 
+def test_inspect_counts_a_node_once(pelton, chain):
+    """Three pointwise nodes of 4 elements a row: as much in a model as in a plan, where they are one fused node."""
+    assert pelton("compile", "chain.plt", "-o", "m.pelton").code == 0
+    model, plan = (pelton("inspect", name, "--json").json() for name in ("chain.plt", "m.pelton"))
+    assert plan["ops"]["fused"] == 1 and plan["ops"]["mul"] == 1
+    assert model["flops"] == plan["flops"] == 12 and model["counted_at"]["N"] == plan["counted_at"]["N"] == 1
+    assert model["activation_bytes"] == 3 * 16 and plan["activation_bytes"] == 2 * 16  # the sum stays within the node
+    for name in ("chain.plt", "m.pelton"):
+        assert pelton("inspect", name, "--shape", "x=8x4", "--json").json()["flops"] == 96
+    assert "at N=1" in pelton("inspect", "m.pelton").out
+
+
 def test_bench_keys(pelton, chain):
     report = pelton("bench", "chain.plt", "--seconds", "0.05", "--warm-up", "0.01", "--shape", "x=5x4", "--seed", "3",
                     "--threads", "1", "--json").json()
@@ -159,10 +196,7 @@ def test_bench_layers(pelton, chain):
 def test_interrupt_ends_cleanly(tmp_path, chain):
     process = subprocess.Popen([str(BINARY), "bench", "chain.plt", "--seconds", "60"], cwd=tmp_path,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    status, end = pathlib.Path(f"/proc/{process.pid}/status"), time.monotonic() + 60
-    while not int(re.search(r"SigCgt:\s*(\w+)", status.read_text()).group(1), 16) >> (signal.SIGINT - 1) & 1:
-        assert process.poll() is None and time.monotonic() < end, "the interrupt is never caught"
-        time.sleep(0.05)
+    until_caught(process, signal.SIGINT)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130, err
@@ -207,11 +241,10 @@ def test_precisions_that_are_not_built(pelton, chain):
     assert_error(pelton("compile", "chain.plt", "--precision", "fp32,int4"), 1, "unknown precision 'int4' in 'fp32,int4'", "choose from")
 
 
-
-
 def test_numbers_that_mean_nothing_are_refused(pelton, chain):
     for flags, words in ((("--seconds", "nan"), ("--seconds is nan",)), (("--seconds", "inf"), ("--seconds is inf",)),
-                         (("--warm-up", "nan"), ("--warm-up is nan",)), (("--iterations", "0"), ("--iterations is 0",))):
+                         (("--warm-up", "nan"), ("--warm-up is nan",)), (("--iterations", "0"), ("--iterations is 0",)),
+                         (("--batch", "0"), ("--batch is 0",))):
         assert_error(pelton("bench", "chain.plt", *flags), 2, *words)
     for drop in ("-5", "nan", "101"):
         assert_error(pelton("compile", "chain.plt", "--precision", "bf16", "--max-drop", drop), 2, "--max-drop is")
@@ -227,6 +260,8 @@ def test_a_plan_keeps_its_precision(pelton, chain):
 
 
 def test_amounts_are_finite(pelton, chain):
-    for command in (("run", "chain.plt", "--rtol", "nan"), ("run", "chain.plt", "--atol", "-1"),
+    for command in (("run", "chain.plt", "--rtol", "nan", "--compare", "."), ("run", "chain.plt", "--atol", "-1", "--compare", "."),
                     ("verify", "chain.plt", "--rtol-alone", "inf"), ("conform", ".", "--rtol", "nan")):
         assert_error(pelton(*command), 2, f"{command[2]} is {command[3]}", "finite and not negative")
+    exact = pelton("verify", "chain.plt", "--rtol", "0", "--rtol-alone", "0", "--json").json()
+    assert exact["tolerance"] == {"alone": 0, "cumulative": 0}

@@ -5,12 +5,12 @@ import re
 import signal
 import struct
 import subprocess
-import time
 import zlib
 
 import pytest
 
 from conftest import BINARY, assert_error
+from waiting import cpu_seconds, until
 
 
 def png(width, height, value):
@@ -93,7 +93,7 @@ def test_bench_tells_what_is_cached(pelton, flowers):
 def test_an_interrupted_bench_prints_its_figures(flowers):
     process = subprocess.Popen([str(BINARY), "data", "flowers.toml", "--bench", "--seconds=60", "--batch=4", "--json"], cwd=flowers,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(2)
+    until(lambda: cpu_seconds(process) > 0.5)                       # well within the measurement
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130 and "interrupted" in err, err

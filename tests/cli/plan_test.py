@@ -4,12 +4,12 @@ import json
 import os
 import signal
 import subprocess
-import time
 
 import numpy as np
 import pytest
 
 from conftest import BINARY, INPUTS, assert_error
+from waiting import cpu_seconds, until
 
 
 def compile_chain(pelton):
@@ -118,7 +118,7 @@ def test_an_interrupt_ends_the_timing_and_gives_the_best_plan_so_far(tmp_path):
     out = tmp_path / "m.pelton"
     command = [BINARY, "--json", "compile", "zoo:mobilenet_v2", "--precision", "best", "--time-budget", "60s", "-o", out]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PELTON_CACHE_DIR": str(tmp_path)})
-    time.sleep(1)
+    until(lambda: cpu_seconds(process) > 0.7)                       # of the minute that it may take
     process.send_signal(signal.SIGINT)
     report = json.loads(process.communicate(timeout=120)[0])
     assert process.returncode == 130

@@ -210,6 +210,8 @@ def test_dry_run_schema_and_models(pelton, arrays):
 def test_bad_input_is_one_clear_error(pelton, arrays):
     assert_error(pelton("train", "none.toml"), 1, "none.toml")
     assert_error(pelton("train", "r.toml", "--set", "optimizer.name=sdg"), 1, "'sdg'", "did you mean 'sgd'?")
+    assert_error(pelton("train", "r.toml", "--set", "optimizer.lr=much"), 1, "'lr' = \"much\"", "r.toml line 5, with --set optimizer.lr=much")
+    assert_error(pelton("train", "."), 1, "the folder holds no training run", "name a recipe")
     assert_error(pelton("train", "r.toml", "--set", "model.features=9"), 1, "features", "[8]", "[9]")
     assert_error(pelton("train", "r.toml", "--set", "model.classes=2"), 1, "label 2 is outside 0 .. 1", "number of classes")
     assert_error(pelton("train", "r.toml", "--resume"), 1, "no run to resume")

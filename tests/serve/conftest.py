@@ -5,11 +5,14 @@ import os
 import pathlib
 import signal
 import subprocess
+import sys
 import textwrap
 import urllib.error
 import urllib.request
 
 import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 
 IDENTITY = """
 backend: "identity"
@@ -84,6 +87,13 @@ class Server:
         lines = [l for l in self.request("/metrics", base=self.metrics)[2].decode().splitlines() if l.startswith(start)]
         assert len(lines) == 1, lines
         return float(lines[0].rsplit(" ", 1)[1])
+
+    def stats(self, model):
+        return self.json(f"/v2/models/{model}/stats")[1]["model_stats"][0]["inference_stats"]
+
+    def waiting(self, model):
+        """Requests of the model that are accepted and not executed yet. Its metrics begin with the first answer."""
+        return self.metric(f'nv_inference_pending_request_count{{model="{model}",version="1"')
 
     def stop(self, sig=signal.SIGTERM):
         """Ends the server; its exit status and standard error."""

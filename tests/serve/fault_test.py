@@ -12,6 +12,7 @@ import time
 
 import pytest
 from conftest import add_model, identity
+from waiting import until
 
 BODY = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1], "data": [1]}]}).encode()
 HEAD = b"POST /v2/models/id/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(BODY)
@@ -99,10 +100,7 @@ def test_vanishing_while_batches_run_costs_no_answer(server):
     for t in threads:
         t.join()
     assert len(right) > 30 and not wrong
-    end = time.time() + 10
-    while server.metric('nv_inference_pending_request_count{model="slow",version="1"}') != 0:
-        assert time.time() < end
-        time.sleep(0.05)
+    until(lambda: server.waiting("slow") == 0)
 
 
 def test_thousands_of_connections(serve):
@@ -125,9 +123,7 @@ def test_thousands_of_connections(serve):
         for s in held:
             s.close()
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    end = time.time() + 10
-    while server.infer("id", [1])[0] != 200:
-        assert time.time() < end
+    until(lambda: server.infer("id", [1])[0] == 200)
 
 
 def test_a_full_disk_stops_nobody(serve, tmp_path):

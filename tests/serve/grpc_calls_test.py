@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """gRPC beyond inference: health, reflection, deadlines, cancellation, limits, statuses."""
 import random
-import time
 
 import numpy as np
 import pytest
 from conftest import add_model, identity
+from waiting import until
 
 grpc = pytest.importorskip("grpc", reason="tritonclient is not installed")
 service_pb2 = pytest.importorskip("tritonclient.grpc.service_pb2", reason="tritonclient is not installed")
@@ -48,20 +48,23 @@ def test_health_and_reflection(channel):
     assert b"inference.GRPCInferenceService" in answer and b"grpc.health.v1.Health" in answer
 
 
-def test_deadline_and_cancellation_free_the_place(server, channel):
-    stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
-    running = stub.ModelInfer.future(infer_request("slow"))
-    time.sleep(0.1)
-    with pytest.raises(grpc.RpcError) as error:                                       # waits behind the first
-        stub.ModelInfer(infer_request("slow"), timeout=0.1)
-    assert error.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
-    cancelled = stub.ModelInfer.future(infer_request("slow"))
-    time.sleep(0.05)
-    cancelled.cancel()
-    assert running.result().outputs[0].shape == [1]
-    stub.ModelInfer(infer_request("slow"))
-    stats = server.json("/v2/models/slow/stats")[1]["model_stats"][0]
-    assert stats["execution_count"] == 2 and stats["inference_stats"]["fail"]["count"] == 2
+def test_deadline_and_cancellation_free_the_place(serve):
+    add_model(serve.repository, "slow", identity(more='parameters { key: "execute_delay_ms" value { string_value: "2500" } }'))
+    server = serve()
+    assert server.infer("slow", [1], "INT32")[0] == 400                                # its metrics begin
+    with grpc.insecure_channel(server.grpc) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        running = stub.ModelInfer.future(infer_request("slow"))
+        cancelled = stub.ModelInfer.future(infer_request("slow"))
+        until(lambda: server.waiting("slow") == 1)                                    # one runs, the other waits
+        with pytest.raises(grpc.RpcError) as error:
+            stub.ModelInfer(infer_request("slow"), timeout=0.2)
+        assert error.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+        cancelled.cancel()
+        until(lambda: failures(server, "slow") == 3)
+        assert running.result().outputs[0].shape == [1]
+        stub.ModelInfer(infer_request("slow"))
+        assert server.json("/v2/models/slow/stats")[1]["model_stats"][0]["execution_count"] == 2
 
 
 @pytest.mark.parametrize("change, code, words", [

@@ -9,6 +9,7 @@ import time
 
 import pytest
 from conftest import add_model, identity
+from waiting import until
 
 ENSEMBLE = """
 platform: "ensemble"
@@ -101,12 +102,6 @@ def test_polling(serve):
     add_model(serve.repository, "a", identity())
     server = serve("--model-control-mode=poll", "--repository-poll-secs=0.2")
     add_model(serve.repository, "new", identity())
-
-    def until(condition):
-        end = time.time() + 20
-        while not condition():
-            assert time.time() < end
-            time.sleep(0.05)
 
     until(lambda: server.infer("new", [1])[0] == 200)
     add_model(serve.repository, "a", None, versions=(2,))

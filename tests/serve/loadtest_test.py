@@ -6,10 +6,10 @@ import signal
 import struct
 import subprocess
 import sys
-import time
 
 import pytest
 from conftest import add_model, binary, identity
+from waiting import until
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_no_answer_in_time_is_an_error(server):
 def test_a_server_that_goes_is_counted_and_survived(server, scheme, flags):
     run = subprocess.Popen([binary(), "loadtest", f"{scheme}://{getattr(server, scheme)}", "-m", "slow", "--requests", "60", "--concurrency", "2", "--json", *flags],
                            stdout=subprocess.PIPE, text=True)
-    time.sleep(0.5)
+    until(lambda: server.stats("slow")["success"]["count"] > 0)
     server.process.kill()
     row, = json.loads(run.communicate(timeout=60)[0])["results"]
     assert row["requests"] + row["errors"] == 60 and row["errors"] > 0 and row["first_error"], row
@@ -151,9 +151,9 @@ def test_a_server_that_goes_is_counted_and_survived(server, scheme, flags):
 
 def test_an_interrupt_ends_it(server):
     run = subprocess.Popen([binary(), "loadtest", server.http, "-m", "slow", "--requests", "100000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(0.5)
+    until(lambda: server.stats("slow")["success"]["count"] > 0)
     run.send_signal(signal.SIGINT)
-    _, err = run.communicate(timeout=10)
+    _, err = run.communicate(timeout=60)
     assert run.returncode == 128 + signal.SIGINT and "interrupted" in err
 
 

@@ -4,12 +4,12 @@ import json
 import shutil
 import socket
 import subprocess
-import time
 import urllib.parse
 import urllib.request
 
 import pytest
 from conftest import add_model, binary, identity
+from waiting import until
 
 if not shutil.which("promtool") or not shutil.which("prometheus"):
     pytest.skip("prometheus is not installed", allow_module_level=True)
@@ -41,17 +41,6 @@ def test_checked_scraped_and_queried(serve, tmp_path):
         url = f"http://127.0.0.1:{port}/api/v1/query?" + urllib.parse.urlencode({"query": expression})
         with urllib.request.urlopen(url, timeout=10) as answer:
             return json.load(answer)["data"]["result"]
-
-    def until(condition):
-        end = time.time() + 60
-        while True:
-            try:
-                if (found := condition()):
-                    return found
-            except OSError:
-                pass
-            assert time.time() < end
-            time.sleep(0.3)
 
     try:
         until(lambda: query('nv_inference_request_success{model="id"} == 400'))

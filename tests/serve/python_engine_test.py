@@ -11,6 +11,7 @@ import time
 import numpy as np
 import pytest
 from conftest import add_model, identity
+from waiting import until
 
 REASON = "tritonclient is not installed"
 http = pytest.importorskip("tritonclient.http", reason=REASON)
@@ -90,10 +91,7 @@ def test_a_model_as_others_write_it(serve, tmp_path, module):
     big = np.arange(100, 400_100, dtype=np.float32).reshape(1, -1)
     assert np.array_equal(client.infer("add_sub", tensors(module, A=big, B=big)).as_numpy("SUM"), big.astype(np.float64) * 2)
     client.unload_model("add_sub")
-    end = time.time() + 10
-    while not bye.exists() or bye.read_text() != "finalized":
-        assert time.time() < end
-        time.sleep(0.05)
+    until(lambda: bye.exists() and bye.read_text() == "finalized")
 
 
 CRASH = '''
@@ -169,10 +167,7 @@ def test_the_processes_go_with_the_server(serve):
     children = children_of(server.process.pid)
     assert len(children) == 3
     server.stop()
-    end = time.time() + 10
-    while any(os.path.exists(f"/proc/{c}") for c in children):
-        assert time.time() < end
-        time.sleep(0.05)
+    until(lambda: not any(os.path.exists(f"/proc/{c}") for c in children))
 
 
 BLS = '''
@@ -285,10 +280,7 @@ def test_decoupled_senders(serve):
     client.async_stream_infer("many", tensors(grpc, INPUT0=np.array([-2], np.int32)))
     time.sleep(0.2)
     client.stop_stream(cancel_requests=True)
-    end = time.time() + 10
-    while "stopped_total 1" not in server.request("/metrics", base=server.metrics)[2].decode():
-        assert time.time() < end
-        time.sleep(0.05)
+    until(lambda: "stopped_total 1" in server.request("/metrics", base=server.metrics)[2].decode())
     text = server.request("/v2/models/many/generate_stream", {"INPUT0": 3})[2].decode()
     assert [json.loads(p[6:])["OUTPUT0"] for p in text.strip().split("\n\n")] == [0, 1, 2]
 

@@ -9,7 +9,7 @@ import time
 import pytest
 from conftest import add_model
 from python_engine_test import INT_IO, start
-from unread_test import until
+from waiting import until
 
 
 ODD = '''

@@ -9,6 +9,7 @@ import time
 
 import pytest
 from conftest import add_model, identity
+from waiting import until
 
 
 @pytest.fixture
@@ -139,35 +140,35 @@ def test_chunked_pipelined_and_expect_continue(server):
         assert s.recv(1000).startswith(b"HTTP/1.1 200 OK")
 
 
-def test_a_client_that_vanishes_frees_its_place(server):
+def test_a_client_that_vanishes_frees_its_place(serve):
     """The first request runs, the second waits; its client goes and it is never computed."""
+    add_model(serve.repository, "slow", identity(more='parameters { key: "execute_delay_ms" value { string_value: "2500" } }'))
+    server = serve()
+    assert server.infer("slow", [1], "INT32")[0] == 400    # its metrics begin
     body_head = infer_head(length=len(BODY), model="slow", close=False) + BODY
     running = socket.create_connection(("127.0.0.1", server.port))
     running.sendall(body_head)
-    time.sleep(0.1)
+    time.sleep(0.1)                            # so that it is the first
     waiting = socket.create_connection(("127.0.0.1", server.port))
     waiting.sendall(body_head)
-    time.sleep(0.1)
+    until(lambda: server.waiting("slow") == 1)
     waiting.close()
     assert running.recv(1000).startswith(b"HTTP/1.1 200")
     running.close()
     assert server.infer("slow", [2])[0] == 200
     stats = server.json("/v2/models/slow/stats")[1]["model_stats"][0]
-    assert stats["execution_count"] == 2 and stats["inference_stats"]["fail"]["count"] == 1
+    assert stats["execution_count"] == 2 and stats["inference_stats"]["fail"]["count"] == 2
     assert server.metric('nv_inference_request_failure{model="slow",version="1",reason="CANCELED"}') == 1
 
 
 def test_a_running_request_ends_early_when_its_client_goes(serve):
-    add_model(serve.repository, "long", identity(more='parameters { key: "execute_delay_ms" value { string_value: "20000" } }'))
+    add_model(serve.repository, "long", identity(more='parameters { key: "execute_delay_ms" value { string_value: "100000" } }'))
     server = serve()
     s = socket.create_connection(("127.0.0.1", server.port))
     s.sendall(infer_head(length=len(BODY), model="long") + BODY)
     time.sleep(0.2)
     s.close()
-    began = time.time()
-    while server.json("/v2/models/long/stats")[1]["model_stats"][0]["inference_stats"]["fail"]["count"] != 1:
-        assert time.time() - began < 5
-        time.sleep(0.05)
+    until(lambda: server.stats("long")["fail"]["count"] == 1)
     assert server.metric('nv_inference_request_failure{model="long",version="1",reason="CANCELED"}') == 1
 
 
@@ -175,13 +176,11 @@ def test_connections_are_bounded(serve):
     add_model(serve.repository, "id", identity())
     server = serve("--max-connections=20")
     held = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(20)]
-    time.sleep(0.3)
-    answer = talk(server, b"", wait=3)
+    answer = until(lambda: talk(server, b"", wait=3))      # "" where it was taken in before one of those
     assert answer.startswith(b"HTTP/1.1 503 ") and b"Retry-After: 1" in answer
     for s in held:
         s.close()
-    time.sleep(0.3)
-    assert server.infer("id", [1])[0] == 200
+    until(lambda: server.infer("id", [1])[0] == 200)
 
 
 def test_request_bytes_are_bounded(serve):
@@ -254,14 +253,17 @@ def test_names_are_escaped_on_the_status_page(serve):
 
 
 def test_sigterm_answers_what_is_under_way(serve):
-    add_model(serve.repository, "slow", identity(more='parameters { key: "execute_delay_ms" value { string_value: "700" } }'))
+    add_model(serve.repository, "slow", identity(more='parameters { key: "execute_delay_ms" value { string_value: "1500" } }'))
     server = serve()
-    s = socket.create_connection(("127.0.0.1", server.port), timeout=10)
-    s.sendall(infer_head(length=len(BODY), model="slow", close=False) + BODY)
-    time.sleep(0.2)
+    assert server.infer("slow", [1], "INT32")[0] == 400    # its metrics begin
+    both = [socket.create_connection(("127.0.0.1", server.port), timeout=60) for _ in range(2)]
+    for s in both:
+        s.sendall(infer_head(length=len(BODY), model="slow", close=False) + BODY)
+    until(lambda: server.waiting("slow") == 1)             # the other one runs
     server.process.send_signal(signal.SIGTERM)
-    assert s.recv(1000).startswith(b"HTTP/1.1 200 OK")
-    assert server.process.wait(10) == 143
+    for s in both:
+        assert s.recv(1000).startswith(b"HTTP/1.1 200 OK")
+    assert server.process.wait(60) == 143
 
 
 def test_sigterm_waits_no_longer_than_it_is_told(serve):

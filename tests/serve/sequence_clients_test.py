@@ -3,12 +3,12 @@
 import json
 import queue
 import socket
-import time
 
 import numpy as np
 import pytest
 from conftest import add_model, identity
 from onnx import TensorProto, helper, numpy_helper
+from waiting import until
 
 REASON = "tritonclient is not installed"
 http = pytest.importorskip("tritonclient.http", reason=REASON)
@@ -186,11 +186,7 @@ def test_a_reader_that_goes_ends_its_generation(server):
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as s:
         s.sendall(head + body)
         assert b"text/event-stream" in s.recv(1000)
-    end = time.time() + 10
-    while (now := server.json("/v2/models/count/stats")[1]["model_stats"][0])["inference_stats"]["fail"]["count"] \
-            + now["inference_stats"]["success"]["count"] < 1:
-        assert time.time() < end
-        time.sleep(0.02)
+    until(lambda: (now := server.stats("count"))["fail"]["count"] + now["success"]["count"] >= 1)
     two = socket.create_connection(("127.0.0.1", server.port), timeout=10)      # one connection serves on after a stream
     for _ in range(2):
         two.sendall(head.replace(b"%d" % len(body), b"8") + b'{"n": 2}')

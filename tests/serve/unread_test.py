@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from conftest import add_model, identity
 from frames import GOAWAY, Frames
+from waiting import until
 
 ELEMENTS = 1 << 20
 
@@ -32,15 +33,8 @@ def resident(server):
         return next(int(line.split()[1]) for line in f if line.startswith("VmRSS")) * 1024
 
 
-def until(condition, seconds=20):
-    end = time.time() + seconds
-    while not condition():
-        assert time.time() < end, "it never came"
-        time.sleep(0.02)
-
-
 def wait_served(server, model, n):
-    until(lambda: server.json(f"/v2/models/{model}/stats")[1]["model_stats"][0]["inference_stats"]["success"]["count"] >= n)
+    until(lambda: server.stats(model)["success"]["count"] >= n)
 
 
 def ask_unread(server, elements):
