@@ -32,8 +32,16 @@ void slice(NodeContext& c) {
   }
   size_t count = starts ? starts->size() : 0;
   if (!axes) {
-    axes = Ints(starts ? count
-                       : static_cast<size_t>(c.need_const(c.b.shape(c.in(1)).at(0), "the number of starts")));
+    auto sliced = static_cast<int64_t>(count);
+    if (!starts) {
+      const Shape& listed = c.b.shape(c.in(1));
+      if (listed.size() != 1)
+        c.refuse(ErrorCode::bad_shape, cat("needs a list of starts, not ", cat(listed)));
+      sliced = c.need_const(listed[0], "the number of starts");
+    }
+    if (sliced > rank)
+      c.refuse(ErrorCode::bad_shape, cat("has ", sliced, " starts for an input of rank ", rank));
+    axes = Ints(static_cast<size_t>(sliced));
     std::iota(axes->begin(), axes->end(), 0);
   }
   for (int64_t& a : *axes) a = c.axis(a, rank);
