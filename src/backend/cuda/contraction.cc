@@ -5,6 +5,8 @@
 #include "backend/cuda/implementations.h"
 #include "backend/cuda/matmul_call.h"
 #include "backend/cuda/memory.h"
+#include "backend/cuda/own/host.h"
+#include "backend/cuda/own/move_taps.h"
 #include "backend/cuda/ragged_product.h"
 #include "backend/group.h"
 #include "ir/op.h"
@@ -174,6 +176,9 @@ class MatmulKernel : public Kernel {
           cudaMemsetAsync(workspace + call->workspace_bytes(), 0, static_cast<size_t>(zero_bytes), stream));
     }
     walk(0, pa, pb, pc, d, pbias, workspace, stream);
+    ApplySteps steps = behind;
+    steps.y = d;
+    PELTON_CUDA(apply_steps(steps, stream));
   }
 
   int a = -1, b = -1, bias = -1, residual = -1;
@@ -181,6 +186,7 @@ class MatmulKernel : public Kernel {
   std::vector<Batch> outer;          // loops around the call; bytes between batches
   std::unique_ptr<MatmulCall> call;  // or
   std::unique_ptr<RaggedProduct> ragged;
+  ApplySteps behind;  // an activation that the call does not apply
   int64_t zero_bytes = 0;
   int64_t in_bytes = 4, out_bytes = 4;
 
@@ -198,6 +204,19 @@ class MatmulKernel : public Kernel {
            pc ? pc + i * loop.d * out_bytes : nullptr, d + i * loop.d * out_bytes, pbias, workspace, stream);
   }
 };
+
+// The activation of a problem as a kernel of its own over `count` results.
+ApplySteps activation_of(const MatmulProblem& p, int64_t count) {
+  ApplySteps out;
+  out.type = elem(p.out);
+  out.channels_last = true;
+  out.n = 1;
+  out.c = static_cast<int>(p.n);
+  out.places = count / p.n;
+  out.epilogue.count = 1;
+  out.epilogue.steps[0].op = p.activation == Activation::relu ? EpilogueStep::relu : EpilogueStep::gelu_tanh;
+  return out;
+}
 
 std::shared_ptr<const DeviceBuffer> bias_as(const Tensor& constant, DType to) {
   return shared_packed(constant, cat("vector ", name(to)), [&] {
@@ -241,6 +260,8 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& 
   for (const Batch& batch : batches)
     if (batch.count == 0) return kernel;
   if (p.m == 0 || p.n == 0) return kernel;
+  int64_t results = p.m * p.n;
+  for (const Batch& batch : batches) results *= batch.count;
   if (p.k == 0) {
     // One term of zeros, the same for all batches.
     p.k = 1;
@@ -272,6 +293,11 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& 
     kernel->ragged = RaggedProduct::make(p, instance.constants[static_cast<size_t>(kernel->b)]);
   if (kernel->ragged) return kernel;
   kernel->call = MatmulCall::make(p);
+  if (!kernel->call && p.activation != Activation::none) {
+    kernel->behind = activation_of(p, results);
+    p.activation = Activation::none;
+    kernel->call = MatmulCall::make(p);
+  }
   if (!kernel->call) fail(ErrorCode::driver, cat("cuBLASLt has no way to compute ", p.key()));
   return kernel;
 }

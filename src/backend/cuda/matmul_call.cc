@@ -1,26 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/matmul_call.h"
 
-#include <algorithm>
-#include <cmath>
-#include <functional>
-#include <limits>
-#include <map>
-#include <mutex>
-#include <vector>
-
 #include "backend/cuda/libraries.h"
-#include "backend/cuda/memory.h"
-#include "backend/cuda/tactics.h"
-#include "base/log.h"
-#include "device/artifacts.h"
-#include "tensor/tensor.h"
 
 namespace pelton::backend::cuda {
 namespace {
-
-constexpr int64_t kWorkspaceBytes = 32 << 20;
-constexpr int kProposals = 24;
 
 cudaDataType_t data_type(DType t) {
   switch (t) {
@@ -62,56 +46,6 @@ LayoutHandle layout(DType t, int64_t rows, int64_t columns, int64_t batch, int64
         h.get(), CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride));
   }
   return h;
-}
-
-// Buffers of a problem's sizes with numbers in them, for timing.
-struct Trial {
-  DeviceBuffer a, b, c, d, bias, forward, workspace;
-};
-
-}  // namespace
-
-DeviceBuffer trial_buffer(int64_t bytes) {
-  DeviceBuffer out(bytes, "timing a matrix product");
-  std::vector<uint16_t> block(1 << 19);
-  uint32_t x = 12345;
-  for (uint16_t& v : block) {
-    x = x * 1664525 + 1013904223;
-    v = static_cast<uint16_t>(0x3000 + (x >> 20) % 0x0c00 +
-                              (x & 0x8000));  // 0.1 to 1 as f16, finite as all others
-  }
-  auto chunk = static_cast<int64_t>(block.size() * 2);
-  for (int64_t at = 0; at < bytes; at += chunk)
-    PELTON_CUDA(cudaMemcpy(static_cast<std::byte*>(out.get()) + at, block.data(),
-                           static_cast<size_t>(std::min(chunk, bytes - at)), cudaMemcpyHostToDevice));
-  return out;
-}
-
-namespace {
-
-// Whether a row of D is NaN throughout where the row of A holds one: some of the library's kernels make 0 of
-// it in their activation. Leaves A as it was.
-bool keeps_nan(const MatmulProblem& p, const DeviceBuffer& a, const DeviceBuffer& d,
-               const std::function<void(cudaStream_t)>& run) {
-  Tensor nan(p.in, {1}), was(p.in, {1}), row(p.out, {p.n});
-  nan.set_double(0, std::numeric_limits<double>::quiet_NaN());
-  const auto element = static_cast<size_t>(nan.bytes());
-  PELTON_CUDA(cudaMemcpy(was.mutable_data(), a.get(), element, cudaMemcpyDeviceToHost));
-  PELTON_CUDA(cudaMemcpy(a.get(), nan.data(), element, cudaMemcpyHostToDevice));
-  bool kept = false;
-  try {
-    StreamHandle stream = make_stream();
-    run(stream.get());
-    PELTON_CUDA(cudaStreamSynchronize(stream.get()));
-    PELTON_CUDA(
-        cudaMemcpy(row.mutable_data(), d.get(), static_cast<size_t>(row.bytes()), cudaMemcpyDeviceToHost));
-    kept = true;
-    for (int64_t i = 0; i < row.count(); ++i) kept &= std::isnan(row.get_double(i));
-  } catch (const Error& e) {
-    if (e.code() != ErrorCode::driver) throw;  // what does not run is left out
-  }
-  PELTON_CUDA(cudaMemcpy(a.get(), was.data(), element, cudaMemcpyHostToDevice));
-  return kept;
 }
 
 }  // namespace
@@ -192,93 +126,8 @@ void MatmulCall::run(const void* a, const void* b, const void* c, void* d, const
   if (p_.in == DType::f64) pa = &alpha64, pb = &beta64;
   if (p_.in == DType::i8) pa = &alpha_int, pb = &beta_int;
   PELTON_CUDA(cublas_lt().cublasLtMatmul(cublas_lt_handle(), h.get(), pa, b, b_.get(), a, a_.get(), pb,
-                                         p_.residual ? c : d, d_.get(), d, d_.get(), &algorithm_, workspace,
-                                         static_cast<size_t>(workspace_bytes_), stream));
-}
-
-bool MatmulCall::choose() {
-  struct Answer {
-    cublasLtMatmulAlgo_t algorithm;
-    int64_t workspace_bytes;
-  };
-  static auto* const answers = new std::map<std::string, Answer>;
-  static std::mutex mutex;
-  int device = 0;
-  PELTON_CUDA(cudaGetDevice(&device));
-  std::string key = cat("gpu ", device, device::may_choose_by_timing() ? " " : " by order ", p_.key());
-  std::lock_guard lock(mutex);  // timing one at a time, too
-  if (auto it = answers->find(key); it != answers->end()) {
-    algorithm_ = it->second.algorithm;
-    workspace_bytes_ = it->second.workspace_bytes;
-    return true;
-  }
-  PreferenceHandle preference;
-  PELTON_CUDA(cublas_lt().cublasLtMatmulPreferenceCreate(preference.out()));
-  auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
-    PELTON_CUDA(
-        cublas_lt().cublasLtMatmulPreferenceSetAttribute(preference.get(), attribute, &value, sizeof value));
-  };
-  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(kWorkspaceBytes));
-  // What the arena guarantees, as far as the sizes keep it.
-  for (auto attribute :
-       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
-    prefer(attribute, static_cast<uint32_t>(16));
-  cublasLtMatmulHeuristicResult_t found[kProposals];
-  int count = 0;
-  alignas(256) static const std::byte somewhere[256] = {};
-  MatmulHandle h = description(somewhere, somewhere);
-  cublasStatus_t status =
-      cublas_lt().cublasLtMatmulAlgoGetHeuristic(cublas_lt_handle(), h.get(), b_.get(), a_.get(), d_.get(),
-                                                 d_.get(), preference.get(), kProposals, found, &count);
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED || count == 0) return false;
-  check(status, "cublasLtMatmulAlgoGetHeuristic");
-  size_t best = 0;
-  std::vector<std::string> names;
-  for (int i = 0; i < count; ++i) names.push_back(cat("proposal ", i));
-  if (std::optional<size_t> known = known_fastest(p_.key(), names)) {
-    best = *known;
-  } else if (count > 1) {
-    best = fastest_in_memory(p_.key(), [&] {
-      auto bytes = [&](int64_t elements, DType t) { return byte_size(t, elements); };
-      Trial t;
-      t.a = trial_buffer(bytes(p_.m * std::max(p_.k, p_.pitch_a) + (p_.batch - 1) * p_.stride_a, p_.in));
-      t.b =
-          trial_buffer(bytes(std::max(p_.n, p_.pitch_b) * p_.k + (p_.batch - 1) * p_.stride_b, p_.b_type()));
-      t.d = trial_buffer(bytes(p_.m * std::max(p_.n, p_.pitch_d) + (p_.batch - 1) * p_.stride_d, p_.out));
-      if (p_.residual) t.c = trial_buffer(t.d.bytes());
-      if (p_.bias) t.bias = trial_buffer(bytes(p_.n, p_.out));
-      if (p_.sums != MatmulProblem::Sums::none)
-        t.bias = trial_buffer(bytes(std::max(p_.m, p_.n), p_.sums_type));
-      if (p_.gradient_of == Activation::relu) t.forward = trial_buffer(p_.m * mask_pitch(p_.n) / 8);
-      if (p_.gradient_of == Activation::gelu_tanh) t.forward = trial_buffer(t.d.bytes());
-      t.workspace = DeviceBuffer(kWorkspaceBytes, "timing a matrix product");
-      auto run_proposal = [&](int i, cudaStream_t stream) {
-        algorithm_ = found[i].algo;
-        workspace_bytes_ = static_cast<int64_t>(found[i].workspaceSize);
-        run(t.a.get(), t.b.get(), t.c.get(), t.d.get(), t.bias.get(), t.workspace.get(), stream,
-            t.forward.get());
-      };
-      std::vector<size_t> sound;
-      for (int i = 0; i < count; ++i)
-        if (p_.activation == Activation::none ||
-            keeps_nan(p_, t.a, t.d, [&](cudaStream_t stream) { run_proposal(i, stream); }))
-          sound.push_back(static_cast<size_t>(i));
-      if (sound.empty()) {
-        log_warn(cat("cuBLASLt makes a number of NaN in ", p_.key()));
-        for (int i = 0; i < count; ++i) sound.push_back(static_cast<size_t>(i));
-      }
-      std::vector<Way> ways;
-      for (size_t i : sound)
-        ways.push_back(
-            {names[i], [&, i](cudaStream_t stream) { run_proposal(static_cast<int>(i), stream); }});
-      return sound[fastest(p_.key(), ways)];
-    });
-  }
-  algorithm_ = found[best].algo;
-  workspace_bytes_ = static_cast<int64_t>(found[best].workspaceSize);
-  (*answers)[key] = {algorithm_, workspace_bytes_};
-  return true;
+                                         p_.residual ? c : d, d_.get(), d, d_.get(), &algorithm_.algorithm,
+                                         workspace, static_cast<size_t>(algorithm_.workspace_bytes), stream));
 }
 
 std::unique_ptr<MatmulCall> MatmulCall::make(const MatmulProblem& problem) {

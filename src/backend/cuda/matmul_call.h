@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "backend/cuda/handles.h"
 #include "backend/cuda/memory.h"
@@ -52,9 +53,11 @@ DeviceBuffer trial_buffer(int64_t bytes);
 // Immutable after it is made. Any thread.
 class MatmulCall {
  public:
-  // Picks the algorithm by timing the library's proposals on the current GPU. Null if the library has none.
+  // Picks the algorithm by timing the library's proposals on the current GPU. Null if the library has none;
+  // with an activation, or the gradient of one, also where each makes a number of NaN or the memory does not
+  // hold what it takes to see that.
   static std::unique_ptr<MatmulCall> make(const MatmulProblem& problem);
-  int64_t workspace_bytes() const { return workspace_bytes_; }
+  int64_t workspace_bytes() const { return algorithm_.workspace_bytes; }
   // `c` and `bias` are null unless the problem has them (sums are written to `bias`), likewise `forward`,
   // what gradient_of reads. `workspace` is 256-byte aligned or null.
   void run(const void* a, const void* b, const void* c, void* d, const void* bias, void* workspace,
@@ -63,11 +66,16 @@ class MatmulCall {
  private:
   explicit MatmulCall(const MatmulProblem& problem);
   MatmulHandle description(const void* bias, const void* forward) const;
+  struct Algorithm {
+    cublasLtMatmulAlgo_t algorithm;
+    int64_t workspace_bytes;
+  };
+  std::vector<Algorithm> proposals() const;
+  std::optional<size_t> pick(const std::vector<Algorithm>& found);
   bool choose();
   MatmulProblem p_;
   LayoutHandle a_, b_, d_;
-  cublasLtMatmulAlgo_t algorithm_{};
-  int64_t workspace_bytes_ = 0;
+  Algorithm algorithm_{};
 };
 
 }  // namespace pelton::backend::cuda

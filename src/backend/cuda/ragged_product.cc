@@ -176,6 +176,31 @@ std::unique_ptr<RaggedProduct> made(const MatmulProblem& p, const Tensor& b) {
   return way;
 }
 
+using Ways = std::vector<std::unique_ptr<RaggedProduct>>;
+
+// The fastest of the ways that there are, the last of which is the library's own.
+size_t time_all(const std::string& key, const std::vector<std::string>& names, const MatmulProblem& p,
+                const Ways& ways, const MatmulCall* direct) {
+  int64_t scratch = direct ? direct->workspace_bytes() : 0;
+  for (const auto& way : ways) scratch = std::max(scratch, way ? way->scratch_bytes() : 0);
+  const DeviceBuffer x = trial_buffer(byte_size(p.in, p.m * p.k)),
+                     w = trial_buffer(byte_size(p.in, p.n * p.k)), bias = trial_buffer(byte_size(p.out, p.n)),
+                     y(byte_size(p.out, p.m * p.n), "timing a matrix product"),
+                     workspace(std::max<int64_t>(scratch, 1), "timing a matrix product");
+  std::vector<Way> timed;
+  for (size_t i = 0; i < names.size(); ++i)
+    timed.push_back({names[i], [&, i](cudaStream_t stream) {
+                       const RaggedProduct* way = i < ways.size() ? ways[i].get() : nullptr;
+                       if (way)
+                         way->run(x.get(), w.get(), y.get(), bias.get(), workspace.get(), stream);
+                       else if (i == ways.size() && direct)
+                         direct->run(x.get(), w.get(), nullptr, y.get(), bias.get(), workspace.get(), stream);
+                       else
+                         fail(ErrorCode::driver, cat("cuBLASLt has no way to compute ", key, " ", names[i]));
+                     }});
+  return fastest(key, timed);
+}
+
 }  // namespace
 
 MatmulProblem interleaved_part(const MatmulProblem& p) {
@@ -211,40 +236,29 @@ std::unique_ptr<RaggedProduct> RaggedProduct::make(const MatmulProblem& p, const
   if (names.empty()) return {};
   names.emplace_back("direct");
   const std::string key = cat("ragged ", p.key());
+  // Null where the memory does not hold the way's copy of B: the library takes B as it is.
+  auto make_one = [&](size_t i) {
+    std::unique_ptr<RaggedProduct> way;
+    fits_in_memory(key, [&] { way = makers[i](p, b); });
+    return way;
+  };
   // Only the one that is wanted is made: packing a vocabulary takes time.
   if (const std::optional<size_t> known = known_fastest(key, names))
-    return *known < makers.size() ? makers[*known](p, b) : nullptr;
+    return *known < makers.size() ? make_one(*known) : nullptr;
   if (timing_is_over()) {
-    for (Make make : makers)
-      if (auto way = make(p, b)) return way;
+    for (size_t i = 0; i < makers.size(); ++i)
+      if (auto way = make_one(i)) return way;
     return {};
   }
-  std::vector<std::unique_ptr<RaggedProduct>> ways;
-  for (Make make : makers) ways.push_back(make(p, b));
   const std::unique_ptr<MatmulCall> direct = MatmulCall::make(p);
+  Ways ways(makers.size());
   const size_t best = fastest_in_memory(key, [&] {
-    int64_t scratch = direct ? direct->workspace_bytes() : 0;
-    for (const auto& way : ways) scratch = std::max(scratch, way ? way->scratch_bytes() : 0);
-    const DeviceBuffer x = trial_buffer(byte_size(p.in, p.m * p.k)),
-                       w = trial_buffer(byte_size(p.in, p.n * p.k)),
-                       bias = trial_buffer(byte_size(p.out, p.n)),
-                       y(byte_size(p.out, p.m * p.n), "timing a matrix product"),
-                       workspace(std::max<int64_t>(scratch, 1), "timing a matrix product");
-    std::vector<Way> timed;
-    for (size_t i = 0; i < names.size(); ++i)
-      timed.push_back(
-          {names[i], [&, i](cudaStream_t stream) {
-             const RaggedProduct* way = i < ways.size() ? ways[i].get() : nullptr;
-             if (way)
-               way->run(x.get(), w.get(), y.get(), bias.get(), workspace.get(), stream);
-             else if (i == ways.size() && direct)
-               direct->run(x.get(), w.get(), nullptr, y.get(), bias.get(), workspace.get(), stream);
-             else
-               fail(ErrorCode::driver, cat("cuBLASLt has no way to compute ", key, " ", names[i]));
-           }});
-    return fastest(key, timed);
+    for (size_t i = 0; i < makers.size(); ++i) ways[i] = makers[i](p, b);
+    const bool any = std::any_of(ways.begin(), ways.end(), [](const auto& way) { return way != nullptr; });
+    return any || direct ? time_all(key, names, p, ways, direct.get()) : makers.size();
   });
-  return best < ways.size() ? std::move(ways[best]) : nullptr;
+  if (best == makers.size()) return {};
+  return ways[best] ? std::move(ways[best]) : make_one(best);
 }
 
 }  // namespace pelton::backend::cuda

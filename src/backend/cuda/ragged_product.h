@@ -2,8 +2,9 @@
 // Products whose rows have a length that is no multiple of 16 bytes, which keeps the library from its fast
 // kernels. Where they are as long as a vocabulary there are two ways around it, found by timing:
 // - interleaved: rows that lie 16 bytes' worth of elements apart are a matrix whose rows keep their
-// alignment. A batch of
-//   products, one for each of these, writes the result in place but for a few columns at the edges.
+// alignment.
+//   A batch of products, one for each of these, writes the result in place but for a few columns at the
+//   edges.
 // - stretches: the result comes out with longer rows, a stretch of them at a time, and is made dense; so is a
 //   constant B.
 #pragma once

@@ -118,15 +118,29 @@ bool timing_is_over() {
   return !device::may_choose_by_timing() || (budget && budget->spent());
 }
 
-size_t fastest_in_memory(const std::string& key, const std::function<size_t()>& choose) {
+bool fits_in_memory(const std::string& key, const std::function<void()>& run) {
   try {
-    return choose();
+    run();
+    return true;
   } catch (const Error& e) {
     if (e.code() != ErrorCode::out_of_memory) throw;
-    log_warn(cat("not timed, the first way is taken: ", key, ": ", e.message()));
+    log_warn(cat("faster ways are left out: ", key, ": ", e.message()));
     if (device::TimingBudget* budget = device::TimingBudget::current()) budget->count_left_out();
-    return 0;
+    return false;
   }
+}
+
+size_t fastest_in_memory(const std::string& key, const std::function<size_t()>& choose) {
+  size_t best = 0;
+  fits_in_memory(key, [&] { best = choose(); });
+  return best;
+}
+
+std::optional<size_t> sound_in_memory(const std::string& key,
+                                      const std::function<std::optional<size_t>()>& choose) {
+  std::optional<size_t> best;
+  fits_in_memory(key, [&] { best = choose(); });
+  return best;
 }
 
 size_t fastest(const std::string& key, const std::vector<Way>& ways) {

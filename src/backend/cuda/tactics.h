@@ -32,6 +32,14 @@ bool timing_is_over();
 // that: a model that fits runs.
 size_t fastest_in_memory(const std::string& key, const std::function<size_t()>& choose);
 
+// The same where ways may be wrong, which `choose` sees and leaves out: none where all are, and where the
+// memory does not hold what it takes to see it.
+std::optional<size_t> sound_in_memory(const std::string& key,
+                                      const std::function<std::optional<size_t>()>& choose);
+
+// Whether the GPU's memory held what `run` took, which a model can do without.
+bool fits_in_memory(const std::string& key, const std::function<void()>& run);
+
 // The answer of an earlier timing among ways of these names, in this process or, for the same GPU model and
 // versions of libraries, in another one; it saves the buffers that a timing needs. Nothing for plans that
 // choose nothing by timing.

@@ -4,10 +4,13 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <cmath>
+#include <optional>
 
 #include "backend/cuda/harness.h"
 #include "backend/cuda/matmul_call.h"
 #include "base/cat.h"
+#include "device/artifacts.h"
 #include "ir/gradient.h"
 #include "ir/text.h"
 #include "support/skip.h"
@@ -33,13 +36,15 @@ GpuCase layer(DType t, bool transposed, int64_t rows, int64_t in, int64_t out) {
 }
 
 // The gradient of a layer's data behind a ReLU's.
-GpuCase relu(DType t, const Dims& g, const Dims& weights, const Dims& y) {
+GpuCase relu(DType t, const Dims& g, const Dims& weights, const Dims& y, std::optional<double> first = {}) {
   const std::string type(name(t));
   const std::string text = cat("graph \"g\"(%g: ", type, g, ", %w: ", type, weights, ", %y: ", type, y,
                                ") { %d = matmul(%g, %w) : ", type, y, " %0 = constant() {value = tensor<",
                                type, "[]>{0}} : ", type, "[]", " %p = gt(%y, %0) : bool", y,
                                " %r = select(%p, %d, %0) : ", type, y, " return %r }");
-  return {text, {random(t, g, 1), random(t, weights, 2), random(t, y, 3)}, {"product_gradient", {}, {}}};
+  Tensor gradient = random(t, g, 1);
+  if (first) gradient.set_double(0, *first);
+  return {text, {gradient, random(t, weights, 2), random(t, y, 3)}, {"product_gradient", {}, {}}};
 }
 
 // The gradient of a layer's data behind that of gelu's tanh form, as steps in 16 bits have it.
@@ -151,4 +156,13 @@ TEST_CASE("gradients of products on the GPU: weights with biases, data behind ac
     gelu(t, 64, 96, 256).check(kName);
     gelu(t, 33, 8, 7).check(kName);
   }
+}
+
+TEST_CASE("NaN goes through the gradient of an activation behind a product") {
+  PELTON_NEEDS_GPU();
+  for (const DType t : {DType::f16, DType::bf16, DType::f32})
+    for (const bool by_timing : {true, false}) {
+      const device::ArtifactScope scope(nullptr, by_timing);
+      relu(t, {256, 64}, {64, 128}, {256, 128}, NAN).check(kName);
+    }
 }

@@ -25,6 +25,25 @@ TEST_CASE("a timing that the memory does not hold takes the first way, and is co
   });
 }
 
+TEST_CASE("of ways that may be wrong none is taken that could not be judged") {
+  device::TimingBudget budget(3600);
+  CHECK(sound_in_memory("a key", [] { return std::optional<size_t>(3); }) == 3);
+  CHECK(sound_in_memory("a key", [] { return std::optional<size_t>(); }) == std::nullopt);
+  CHECK(budget.left_out() == 0);
+  auto full = []() -> std::optional<size_t> { fail(ErrorCode::out_of_memory, "no 100 bytes of GPU memory"); };
+  CHECK(sound_in_memory("a key", full) == std::nullopt);
+  CHECK(budget.left_out() == 1);
+}
+
+TEST_CASE("a copy that a model can do without is left out where the memory does not hold it") {
+  bool ran = false;
+  CHECK(fits_in_memory("a key", [&] { ran = true; }));
+  CHECK(ran);
+  CHECK(!fits_in_memory("a key", [] { fail(ErrorCode::out_of_memory, "no 100 bytes of GPU memory"); }));
+  expect_error(ErrorCode::driver, {"no way"},
+               [] { (void)fits_in_memory("a key", [] { fail(ErrorCode::driver, "no way"); }); });
+}
+
 TEST_CASE("GPUs older than what kernels are built for are named with what they are") {
   CHECK(why_too_old(1, "NVIDIA A100-SXM4-80GB", 8, 0) ==
         "GPU 1 (NVIDIA A100-SXM4-80GB) has compute capability 8.0, this build needs 9.0");

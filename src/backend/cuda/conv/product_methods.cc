@@ -83,8 +83,13 @@ void add_product_methods(const ConvProblem& p, const std::string& only, ConvMeth
   }
   m.bias = bias >= 0;
   m.residual = residual >= 0;
-  if (std::unique_ptr<MatmulCall> call = MatmulCall::make(m))
-    to.push_back(std::make_unique<ProductMethod>(p, std::move(call), bias, residual, at));
+  std::unique_ptr<MatmulCall> call = MatmulCall::make(m);
+  if (!call && m.activation != Activation::none) {
+    m.activation = Activation::none;
+    call = MatmulCall::make(m);
+    --at;
+  }
+  if (call) to.push_back(std::make_unique<ProductMethod>(p, std::move(call), bias, residual, at));
 }
 
 }  // namespace pelton::backend::cuda
