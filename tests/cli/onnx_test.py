@@ -51,6 +51,26 @@ def test_model_and_plan_agree_with_the_definition(pelton, model, tmp_path):
     assert info["inputs"][0]["shape"] == ["N", 8]
 
 
+def test_a_level_beside_the_border_of_two_is_no_difference(pelton, tmp_path):
+    """Integers round what the source rounds in f32: a few values land a level apart, and a layer on more do."""
+    nodes, values = [], {"s": np.float32(0.03), "z": np.uint8(128), "ws": np.float32(0.01), "wz": np.int8(0)}
+    for i in range(3):
+        values[f"w{i}"] = RNG.integers(-127, 128, (64, 64)).astype(np.int8)
+        nodes += [helper.make_node("QuantizeLinear", [f"h{i}", "s", "z"], [f"q{i}"]),
+                  helper.make_node("DequantizeLinear", [f"q{i}", "s", "z"], [f"d{i}"]),
+                  helper.make_node("DequantizeLinear", [f"w{i}", "ws", "wz"], [f"f{i}"]),
+                  helper.make_node("MatMul", [f"d{i}", f"f{i}"], [f"h{i + 1}"])]
+    nodes.append(helper.make_node("QuantizeLinear", ["h3", "s", "z"], ["y"]))
+    graph = helper.make_graph(nodes, "levels", [helper.make_tensor_value_info("h0", TensorProto.FLOAT, [64, 64])],
+                              [helper.make_tensor_value_info("y", TensorProto.UINT8, [64, 64])],
+                              [numpy_helper.from_array(np.asarray(v), k) for k, v in values.items()])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "levels.onnx")
+    report = pelton("verify", "levels.onnx", "--json").json()
+    assert report["matches"] and all(v["max_rel_error"] <= 1e-4 for v in report["alone"])
+    assert any(v["max_abs_error"] == 1 for v in report["cumulative"])
+    assert pelton("verify", "levels.onnx", "--rtol", "1e-3").code == 1
+
+
 def test_shapes(pelton, model):
     assert pelton("compile", "mlp.onnx", "--shape", "x=2x8", "-o", "fixed.pelton").code == 0
     assert_error(pelton("run", "fixed.pelton", "--input", "x=x.npy"), 1, "input 'x'", "expected size 2")
