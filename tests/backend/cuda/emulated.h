@@ -290,6 +290,12 @@ static inline void load_matrices_transposed(uint32_t (&out)[4], const void* row)
   }
 }
 
+// The number that 16 bits of T are: bf16 unless said otherwise.
+template <class T>
+struct EmulatedValue {
+  static float of(uint16_t bits) { return bf16_value(bits); }
+};
+
 template <class T>
 void multiply_add(float (&sums)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   struct Given {
@@ -297,7 +303,9 @@ void multiply_add(float (&sums)[4], const uint32_t (&a)[4], uint32_t b0, uint32_
   };
   const auto all = Emulation::current().exchange(Given{{a[0], a[1], a[2], a[3]}, {b0, b1}});
   const auto lane = static_cast<size_t>(threadIdx.x % 32);
-  auto half = [](uint32_t pair, size_t i) { return bf16_value(static_cast<uint16_t>(pair >> (16 * i))); };
+  auto half = [](uint32_t pair, size_t i) {
+    return EmulatedValue<T>::of(static_cast<uint16_t>(pair >> (16 * i)));
+  };
   for (size_t e = 0; e < 4; ++e) {
     const size_t row = lane / 4 + e / 2 * 8, column = lane % 4 * 2 + e % 2;
     for (size_t k = 0; k < 16; ++k) {

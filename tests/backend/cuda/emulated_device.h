@@ -23,3 +23,8 @@ static inline float __uint_as_float(unsigned x) {
 #define __noinline__
 
 #include "backend/cuda/own/device.cuh"
+
+template <>
+struct pelton::backend::cuda::EmulatedValue<__half> {
+  static float of(uint16_t bits) { return __half2float(std::bit_cast<__half>(bits)); }
+};

@@ -134,12 +134,19 @@ void emulate(const Layer& l, int multiprocessors, bool kept = true) {
   p.scratch = scratch.data();
   RecurrenceShares s = recurrence_shares(p);
   REQUIRE(s.shared_bytes > 0);
-  CHECK(s.kept);
   CHECK(s.groups * s.blocks * p.directions <= std::max(multiprocessors, p.directions));
-  if (!kept) s.kept = false;
+  using Way = RecurrenceWay;
+  if (!kept) {
+    s.way = s.way == Way::one_kept ? Way::one_read : Way::eight_read;
+    s.splits = 1;
+    s.shared_bytes = static_cast<int>(RecurrenceLayout(p, s).bytes);
+  }
+  auto kernel = s.way == Way::one_kept     ? &recurrence_kernel<T, Way::one_kept>
+                : s.way == Way::one_read   ? &recurrence_kernel<T, Way::one_read>
+                : s.way == Way::eight_read ? &recurrence_kernel<T, Way::eight_read>
+                                           : &recurrence_kernel < T,
+       sizeof(T) == 2 ? Way::tensor : Way::eight_kept > ;
   Emulation::current() = Emulation();
-  auto kernel = s.together == 1 ? (kept ? &recurrence_kernel<T, 1, true> : &recurrence_kernel<T, 1, false>)
-                                : (kept ? &recurrence_kernel<T, 8, true> : &recurrence_kernel<T, 8, false>);
   for (int group = 0; group < s.groups * p.directions; ++group)
     Emulation::current().run(
         kRecurrenceThreads, {group, 0}, [&] { kernel(p, s); }, s.blocks, static_cast<size_t>(s.shared_bytes));
@@ -177,8 +184,14 @@ TEST_CASE("recurrent layers: the kernel's text, by blocks that hand the state to
     for (int multiprocessors : {1, 4, 7}) emulate<float>(l, multiprocessors);
   emulate<float>(kLayers[1], 4, false);
   emulate<float>(kLayers[0], 2, false);
-  emulate<__half>({"lstm", 3, 2, 4, 8, DType::f16}, 4);
-  emulate<__nv_bfloat16>({"gru", 3, 2, 4, 6, DType::bf16}, 4);
+  const char* const both = ", direction = \"bidirectional\"";
+  for (int multiprocessors : {2, 5, 12}) {
+    emulate<__half>({"lstm", 3, 1, 4, 8, DType::f16}, multiprocessors);
+    emulate<__half>({"lstm", 3, 11, 4, 37, DType::f16, both, {3, 0, 2}}, multiprocessors);
+    emulate<__nv_bfloat16>({"gru", 3, 9, 4, 22, DType::bf16, both}, multiprocessors);
+    emulate<__nv_bfloat16>({"lstm", 3, 70, 4, 20, DType::bf16}, multiprocessors);
+  }
+  emulate<__half>({"gru", 3, 3, 4, 21, DType::f16}, 2, false);
 }
 
 TEST_CASE("recurrent layers: shares of a GPU") {
@@ -204,16 +217,21 @@ TEST_CASE("recurrent layers: shares of a GPU") {
           CHECK(s.entries * (s.groups - 1) < batch);
           CHECK(s.units * s.blocks >= hidden);
           CHECK(s.units * (s.blocks - 1) < hidden);
-          CHECK(s.tile % s.together == 0);
+          CHECK(s.tile % entries_at_once(s.way) == 0);
+          CHECK(s.splits >= 1);
         }
   p.batch = 1;
   p.hidden = 512;
   p.type = Elem::f32;
   p.directions = 1;
-  CHECK(recurrence_shares(p).kept);
+  CHECK(recurrence_shares(p).way == RecurrenceWay::one_kept);
   p.batch = 32;
-  CHECK(recurrence_shares(p).kept);
+  CHECK(recurrence_shares(p).way == RecurrenceWay::eight_kept);
   CHECK(recurrence_shares(p).groups > 1);  // a block needs the states of some entries alone
+  p.type = Elem::f16;
+  CHECK(recurrence_shares(p).way == RecurrenceWay::tensor);
+  p.hidden = 5000;
+  CHECK(!keeps_rows(recurrence_shares(p).way));
 }
 
 TEST_CASE("recurrent layers are taken in all forms but f64") {
@@ -224,6 +242,14 @@ TEST_CASE("recurrent layers are taken in all forms but f64") {
   }
   const Values v = values_of({"lstm", 2, 1, 2, 3, DType::f64});
   CHECK(GpuCase(v.text, v.inputs).refusal("cuda.recurrent") == "needs f32, f16 or bf16, got f64");
+}
+
+TEST_CASE("recurrent layers of few sizes on the device") {
+  PELTON_NEEDS_GPU();
+  for (const Layer& l : {kLayers[1], kLayers[5], Layer{"lstm", 3, 11, 4, 37, DType::f16}}) {
+    const Values v = values_of(l);
+    GpuCase(v.text, v.inputs).check("cuda.recurrent");
+  }
 }
 
 TEST_CASE("recurrent layers on the device") {

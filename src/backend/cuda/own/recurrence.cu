@@ -4,6 +4,7 @@
 #include "backend/cuda/own/cluster.cuh"
 #include "backend/cuda/own/device.cuh"
 #include "backend/cuda/own/launch.cuh"
+#include "backend/cuda/own/mma.cuh"
 #include "backend/cuda/own/together.cuh"
 // After these.
 #include "backend/cuda/own/recurrence.cuh"
@@ -13,9 +14,9 @@ namespace {
 
 constexpr int kSharedBytes = 220 * 1024;  // of a block, at most
 
-template <class T, int kEntries, bool kKept>
+template <class T, RecurrenceWay kWay>
 cudaError_t start(const Recurrence& p, const RecurrenceShares& s, cudaStream_t stream) {
-  auto* kernel = &recurrence_kernel<T, kEntries, kKept>;
+  auto* kernel = &recurrence_kernel<T, kWay>;
   const cudaError_t status =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (status != cudaSuccess) return status;
@@ -24,39 +25,50 @@ cudaError_t start(const Recurrence& p, const RecurrenceShares& s, cudaStream_t s
 }
 template <class T>
 cudaError_t start_type(const Recurrence& p, const RecurrenceShares& s, cudaStream_t stream) {
-  if (s.together == 1) return s.kept ? start<T, 1, true>(p, s, stream) : start<T, 1, false>(p, s, stream);
-  return s.kept ? start<T, 8, true>(p, s, stream) : start<T, 8, false>(p, s, stream);
+  using Way = RecurrenceWay;
+  if (s.way == Way::one_kept) return start<T, Way::one_kept>(p, s, stream);
+  if (s.way == Way::one_read) return start<T, Way::one_read>(p, s, stream);
+  if (s.way == Way::eight_read) return start<T, Way::eight_read>(p, s, stream);
+  return start < T, sizeof(T) == 2 ? Way::tensor : Way::eight_kept > (p, s, stream);
 }
 
 // Clocks of a step, roughly.
 double clocks(const Recurrence& p, const RecurrenceShares& s) {
   const RecurrenceLayout at(p, s);
   const double tiles = (s.entries + s.tile - 1) / s.tile, bytes = elem_bytes(p.type);
-  const double multiply = static_cast<double>(at.all_rows) * s.tile * at.pitch / 128 * 2;
+  const double products = static_cast<double>(at.all_rows) * s.tile * at.pitch;
+  // Bound by reads of shared memory: 6 of a product of 16x8x16, 48 of 4 rows by 8 entries by 128 units, 20 of
+  // 4 rows by one.
+  const double multiply = on_tensor_cores(s.way)        ? products / (16 * 8 * 16) * 6
+                          : entries_at_once(s.way) == 8 ? products / (4 * 8 * 128) * 55
+                                                        : products / (4 * 128) * 22;
   const double take = static_cast<double>(s.tile) * at.pitch * 4 / 48;
-  const double fetch = s.kept ? 0 : static_cast<double>(at.all_rows) * at.pitch * bytes / 24;
+  const double fetch = keeps_rows(s.way) ? 0 : static_cast<double>(at.all_rows) * at.pitch * bytes / 24;
   return tiles * (multiply + take + fetch + 700);
+}
+
+// Warps without rows of their own share out the sums of the others.
+int splits_of(const Recurrence& p, const RecurrenceShares& s) {
+  const int row_tiles = (p.gates() * s.units + 15) / 16, groups = (s.tile + 31) / 32;
+  return std::clamp(kRecurrenceWarps / (row_tiles * groups), 1, (p.hidden + 15) / 16);
 }
 
 }  // namespace
 
 RecurrenceShares recurrence_shares(const Recurrence& p) {
+  using Way = RecurrenceWay;
   const int most = std::max(1, p.multiprocessors / p.directions);
   RecurrenceShares best;
   double fewest = 0;
   auto consider = [&](RecurrenceShares s) {
-    for (const bool kept : {true, false}) {
-      s.kept = kept;
-      const int64_t bytes = RecurrenceLayout(p, s).bytes(kept, elem_bytes(p.type));
-      if (bytes > kSharedBytes) continue;
-      s.shared_bytes = static_cast<int>(bytes);
-      const double cost = clocks(p, s);
-      if (best.shared_bytes == 0 || cost < fewest) {
-        best = s;
-        fewest = cost;
-      }
-      return;
-    }
+    s.splits = on_tensor_cores(s.way) ? splits_of(p, s) : 1;
+    const int64_t bytes = RecurrenceLayout(p, s).bytes;
+    if (bytes > kSharedBytes) return;
+    s.shared_bytes = static_cast<int>(bytes);
+    const double cost = clocks(p, s);
+    if (best.shared_bytes != 0 && cost >= fewest) return;
+    best = s;
+    fewest = cost;
   };
   const int limit = std::min({most, p.batch, kRecurrenceCounters / p.directions});
   for (int groups = 1; groups <= limit; ++groups) {
@@ -66,13 +78,16 @@ RecurrenceShares recurrence_shares(const Recurrence& p) {
     if (s.groups != groups) continue;
     s.units = (p.hidden + most / groups - 1) / (most / groups);
     s.blocks = (p.hidden + s.units - 1) / s.units;
-    for (s.together = s.entries > 1 ? 8 : 1;; s.together = 1) {
-      for (s.tile = (s.entries + s.together - 1) / s.together * s.together; s.tile >= s.together;
-           s.tile = s.tile / 2 / s.together * s.together) {
+    for (const Way way : {Way::one_kept, p.type == Elem::f32 ? Way::eight_kept : Way::tensor, Way::one_read,
+                          Way::eight_read}) {
+      s.way = way;
+      const int step = entries_at_once(way);
+      if (step > 1 && s.entries == 1) continue;
+      for (s.tile = (s.entries + step - 1) / step * step;;
+           s.tile = std::max(step, s.tile / 2 / step * step)) {
         consider(s);
-        if (s.tile == s.together) break;
+        if (s.tile == step) break;
       }
-      if (s.together == 1) break;
     }
   }
   return best;

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel of recurrence.h. It includes nothing but its own headers: the .cu includes the device's
-// primitives (device.cuh, launch.cuh, cluster.cuh, together.cuh) before it, a test those of an emulation.
+// primitives (device.cuh, launch.cuh, cluster.cuh, mma.cuh, together.cuh) before it, a test those of an
+// emulation.
 #pragma once
+
+#include <type_traits>
 
 #include "backend/cuda/own/recurrence.h"
 
@@ -13,26 +16,42 @@
 
 namespace pelton::backend::cuda {
 
-constexpr int kRecurrenceThreads = 256;
-constexpr int kRecurrenceRows = 4;  // rows of R that a warp sums up at a time
+constexpr int kRecurrenceThreads = 256, kRecurrenceWarps = kRecurrenceThreads / 32;
+constexpr int kRecurrenceRows = 4;  // rows of R that a warp sums up at a time, but on tensor cores
 
-// Shared memory of a block, in floats but for the rows of R.
+__host__ __device__ constexpr bool on_tensor_cores(RecurrenceWay w) {
+  return w == RecurrenceWay::tensor;
+}
+__host__ __device__ constexpr bool keeps_rows(RecurrenceWay w) {
+  return w == RecurrenceWay::one_kept || w == RecurrenceWay::eight_kept || w == RecurrenceWay::tensor;
+}
+__host__ __device__ constexpr int entries_at_once(RecurrenceWay w) {
+  return w == RecurrenceWay::one_kept || w == RecurrenceWay::one_read ? 1 : 8;
+}
+
+// Shared memory of a block. Offsets are in floats; states [tile, pitch] come first, of f32 or, on tensor
+// cores, of the rows' type.
 struct RecurrenceLayout {
-  int rows, all_rows, pitch;  // gates * units; to a multiple of what a warp takes; H to one of 4
-  int ready_pitch;            // of an entry: what is added to its sums, and its cell
-  int64_t sums, ready, constants, weights;  // offsets; states [tile, pitch] come first
+  int rows, all_rows;  // gates * units; with those that are read behind them
+  int pitch;           // elements from state to state and from row to row, a multiple of 4
+  int ready_pitch;     // of an entry: what is added to its sums, then its cells and states
+  int64_t sums, ready, constants, weights;
+  int64_t bytes;
   __host__ __device__ RecurrenceLayout(const Recurrence& p, const RecurrenceShares& s) {
+    const bool tensor = on_tensor_cores(s.way);
+    const int step = tensor ? 16 : kRecurrenceRows;
     rows = p.gates() * s.units;
-    all_rows = (rows + kRecurrenceRows - 1) / kRecurrenceRows * kRecurrenceRows;
-    pitch = (p.hidden + 3) / 4 * 4;
-    ready_pitch = rows + s.units;
-    sums = static_cast<int64_t>(s.tile) * pitch;
-    ready = sums + static_cast<int64_t>(s.tile) * all_rows;
+    // The second phase starts at any row.
+    all_rows = (rows + step - 1) / step * step + (p.phases() == 2 ? step : 0);
+    // Eight rows of a tensor core's operand lie in different banks.
+    pitch = tensor ? (p.hidden + 15) / 16 * 16 + 8 : (p.hidden + 3) / 4 * 4;
+    ready_pitch = rows + 2 * s.units;
+    sums = static_cast<int64_t>(s.tile) * pitch / (tensor ? 2 : 1);
+    ready = sums + static_cast<int64_t>(s.splits) * s.tile * all_rows;
     constants = ready + static_cast<int64_t>(s.tile) * ready_pitch;
     weights = (constants + 2 * rows + 3 * s.units + 3) / 4 * 4;
-  }
-  int64_t bytes(bool kept, int element_bytes) const {
-    return weights * 4 + (kept ? static_cast<int64_t>(all_rows) * pitch * element_bytes : 0);
+    const int64_t row_bytes = static_cast<int64_t>(pitch) * (p.type == Elem::f32 ? 4 : 2);
+    bytes = weights * 4 + (keeps_rows(s.way) ? all_rows * row_bytes : 0);
   }
 };
 
@@ -72,8 +91,12 @@ __device__ __noinline__ inline float cell_function(const CellFunction& f, float 
 }
 
 // One block: `s.units` units of one direction for the entries of one group.
-template <class T, int kEntries, bool kKept>
+template <class T, RecurrenceWay kWay>
 class RecurrenceBlock {
+  static constexpr bool kKept = keeps_rows(kWay), kTensor = on_tensor_cores(kWay);
+  static constexpr int kEntries = entries_at_once(kWay);
+  using State = std::conditional_t<kTensor, T, float>;
+
  public:
   __device__ RecurrenceBlock(const Recurrence& problem, const RecurrenceShares& shares, unsigned char* memory)
       : p(problem), s(shares), at(problem, shares), gates(problem.gates()), h(problem.hidden) {
@@ -83,13 +106,14 @@ class RecurrenceBlock {
     first_unit = blockIdx.y * s.units;
     units = h - first_unit < s.units ? h - first_unit : s.units;
     backwards = direction == 1 || p.reverse;
-    states = reinterpret_cast<float*>(memory);
-    sums = states + at.sums;
-    ready = states + at.ready;
-    input_bias = states + at.constants;
+    states = memory;
+    float* const floats = reinterpret_cast<float*>(memory);
+    sums = floats + at.sums;
+    ready = floats + at.ready;
+    input_bias = floats + at.constants;
     state_bias = input_bias + at.rows;
     peepholes = state_bias + at.rows;
-    weights = reinterpret_cast<T*>(states + at.weights);
+    weights = reinterpret_cast<T*>(floats + at.weights);
     each = static_cast<int64_t>(p.directions) * p.batch * h;
     exchanged = reinterpret_cast<float*>(static_cast<unsigned*>(p.scratch) + kRecurrenceCounters);
     cells = exchanged + 2 * each;
@@ -107,14 +131,17 @@ class RecurrenceBlock {
         const int first = phase * 2 * s.units, last = p.phases() == 2 && phase == 0 ? 2 * s.units : at.rows;
         for (int tile = 0; tile < entries; tile += s.tile) {
           const int count = entries - tile < s.tile ? entries - tile : s.tile;
-          make_ready(tile, count, t);
+          make_ready(tile, count, t, state_before(k));
           if (tile == 0) barrier.wait();
           take_states(phase == 0 ? state_before(k) : reset, tile, count);
           __syncthreads();
-          multiply(first, last);
+          if constexpr (kTensor)
+            multiply_on_tensor_cores(first, last);
+          else
+            multiply(first, last);
           __syncthreads();
           for (int q = threadIdx.x; q < count * units; q += kRecurrenceThreads)
-            update(tile, q / units, q % units, t, phase, state_before(k), state_before(k + 1));
+            update(tile, q / units, q % units, t, phase, state_before(k + 1));
           __syncthreads();
         }
         barrier.arrive();
@@ -143,7 +170,7 @@ class RecurrenceBlock {
     const bool inside = row < at.rows && unit < units;
     const int64_t of = (static_cast<int64_t>(direction) * gates + row / s.units) * h + first_unit + unit;
     const T* const from = static_cast<const T*>(p.r) + (inside ? of : 0) * h + 4 * v;
-    if (inside && h % 4 == 0) return load_v<4>(from, out);
+    if (inside && h % 4 == 0 && 4 * v < h) return load_v<4>(from, out);
     PELTON_UNROLL
     for (int i = 0; i < 4; ++i) out[i] = inside && 4 * v + i < h ? to_float(from[i]) : 0.0f;
   }
@@ -178,8 +205,8 @@ class RecurrenceBlock {
     }
   }
 
-  // What is added to the sums of step t, and the cells: before others have arrived.
-  __device__ void make_ready(int tile, int count, int t) {
+  // What is added to the sums of step t, cells and states of this block: before others have arrived.
+  __device__ void make_ready(int tile, int count, int t, const float* before) {
     const int64_t columns = static_cast<int64_t>(p.directions) * gates * h;
     for (int i = threadIdx.x; i < count * at.rows; i += kRecurrenceThreads) {
       const int n = i / at.rows, row = i % at.rows, unit = row % s.units;
@@ -190,8 +217,12 @@ class RecurrenceBlock {
           unit < units ? p.projected[line * columns + column] + input_bias[row] : 0.0f;
     }
     // Written by this very thread.
-    for (int q = threadIdx.x; q < count * units; q += kRecurrenceThreads)
-      ready[q / units * at.ready_pitch + at.rows + q % units] = cells[place(tile + q / units, q % units)];
+    for (int q = threadIdx.x; q < count * units; q += kRecurrenceThreads) {
+      const int64_t i = place(tile + q / units, q % units);
+      float* const own = ready + q / units * at.ready_pitch + at.rows + q % units;
+      own[0] = cells[i];
+      own[s.units] = before[i];
+    }
   }
 
   __device__ void take_states(const float* from, int tile, int count) {
@@ -199,12 +230,12 @@ class RecurrenceBlock {
     for (int i = threadIdx.x; i < s.tile * (at.pitch / 4); i += kRecurrenceThreads) {
       const int n = i / (at.pitch / 4), v = i % (at.pitch / 4);
       float four[4] = {};
-      if (n < count && h % 4 == 0)
+      if (n < count && h % 4 == 0 && 4 * v < h)
         load_fresh_4(from + first + static_cast<int64_t>(n) * h + 4 * v, four);
       else if (n < count)
         for (int e = 0; e < 4 && 4 * v + e < h; ++e)
           four[e] = load_fresh(from + first + static_cast<int64_t>(n) * h + 4 * v + e);
-      store_v<4>(states + static_cast<int64_t>(i) * 4, four);
+      store_v<4>(static_cast<State*>(states) + static_cast<int64_t>(i) * 4, four);
     }
   }
 
@@ -214,24 +245,23 @@ class RecurrenceBlock {
     constexpr int kRows = kRecurrenceRows, kSums = kRows * kEntries;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, tiles = s.tile / kEntries;
     const int tasks = (last - first + kRows - 1) / kRows * tiles;
-    for (int task = warp; task < tasks; task += kRecurrenceThreads / 32) {
+    for (int task = warp; task < tasks; task += kRecurrenceWarps) {
       const int row = first + task / tiles * kRows, entry = task % tiles * kEntries;
       float sum[kSums] = {};
       for (int v = lane; v < at.pitch / 4; v += 32) {
         float w[kRows][4];
         PELTON_UNROLL
         for (int i = 0; i < kRows; ++i) {
-          // Rows behind the last are those of a whole group all the same.
           if (kKept)
-            load_v<4>(weights + static_cast<int64_t>(row + i < at.all_rows ? row + i : 0) * at.pitch + 4 * v,
-                      w[i]);
+            load_v<4>(weights + static_cast<int64_t>(row + i) * at.pitch + 4 * v, w[i]);
           else
             row_of_r(row + i, v, w[i]);
         }
         PELTON_UNROLL
         for (int n = 0; n < kEntries; ++n) {
           float x[4];
-          load_v<4>(states + static_cast<int64_t>(entry + n) * at.pitch + 4 * v, x);
+          load_v<4>(static_cast<const State*>(states) + static_cast<int64_t>(entry + n) * at.pitch + 4 * v,
+                    x);
           PELTON_UNROLL
           for (int i = 0; i < kRows; ++i) {
             PELTON_UNROLL
@@ -262,19 +292,58 @@ class RecurrenceBlock {
     }
   }
 
+  // The same by products of 16 rows, 8 entries and 16 units; a warp has up to 4 times 8 entries, and where
+  // warps are left over, a part of the units.
+  __device__ void multiply_on_tensor_cores(int first, int last) {
+    constexpr int kGroup = 4;
+    const int warp = threadIdx.x / 32, r = threadIdx.x % 32 / 4, c = threadIdx.x % 4 * 2;
+    const int row_tiles = (last - first + 15) / 16, entry_tiles = s.tile / 8;
+    const int groups = (entry_tiles + kGroup - 1) / kGroup, steps = at.pitch / 16;
+    const T* const x = static_cast<const T*>(states);
+    auto pair = [](const T* from) { return *reinterpret_cast<const uint32_t*>(from); };
+    for (int task = warp; task < row_tiles * groups * s.splits; task += kRecurrenceWarps) {
+      const int row = first + task % row_tiles * 16, tile = task / row_tiles % groups * kGroup;
+      const int split = task / (row_tiles * groups);
+      float sum[kGroup][4] = {};
+      for (int k = split * steps / s.splits; k < (split + 1) * steps / s.splits; ++k) {
+        const T* const w = weights + static_cast<int64_t>(row + r) * at.pitch + 16 * k + c;
+        const uint32_t a[4] = {pair(w), pair(w + 8 * at.pitch), pair(w + 8), pair(w + 8 * at.pitch + 8)};
+        PELTON_UNROLL
+        for (int j = 0; j < kGroup; ++j) {
+          if (tile + j >= entry_tiles) break;
+          const T* const b = x + static_cast<int64_t>((tile + j) * 8 + r) * at.pitch + 16 * k + c;
+          multiply_add<T>(sum[j], a, pair(b), pair(b + 8));
+        }
+      }
+      PELTON_UNROLL
+      for (int j = 0; j < kGroup; ++j) {
+        if (tile + j >= entry_tiles) break;
+        PELTON_UNROLL
+        for (int e = 0; e < 4; ++e) {
+          const int at_row = row + r + e / 2 * 8, entry = (tile + j) * 8 + c + e % 2;
+          if (at_row < last) sums[(split * s.tile + entry) * at.all_rows + at_row] = sum[j][e];
+        }
+      }
+    }
+  }
+
   __device__ float call(int i, float x) const {
     const float clipped = p.clip > 0 ? (x < -p.clip ? -p.clip : x > p.clip ? p.clip : x) : x;
     return cell_function(p.functions[direction][i], clipped);
   }
 
-  __device__ void update(int tile, int n, int unit, int t, int phase, const float* before, float* after) {
+  __device__ void update(int tile, int n, int unit, int t, int phase, float* after) {
     const int64_t i = place(tile + n, unit);
     const float* const in = ready + n * at.ready_pitch + unit;
-    const float* const sum = sums + n * at.all_rows + unit;
     const bool handed = p.phases() == 2 && phase == 1;  // what was multiplied is the reset state
-    const float old = handed ? before[i] : states[static_cast<int64_t>(n) * at.pitch + first_unit + unit];
-    auto from_state = [&](int g) { return sum[g * s.units] + state_bias[g * s.units + unit]; };
+    auto from_state = [&](int g) {
+      float sum = state_bias[g * s.units + unit];
+      for (int split = 0; split < s.splits; ++split)
+        sum += sums[(split * s.tile + n) * at.all_rows + g * s.units + unit];
+      return sum;
+    };
     auto gate = [&](int g) { return in[g * s.units] + from_state(g); };
+    const float old = in[at.rows + s.units];
     float cell = in[at.rows], state;
     if (p.cell == Recurrence::rnn) {
       state = call(0, gate(0));
@@ -325,18 +394,19 @@ class RecurrenceBlock {
   const int gates, h;
   int direction, first_entry, entries, first_unit, units;
   bool backwards;
-  float *states, *sums, *ready, *input_bias, *state_bias, *peepholes;
+  void* states;
+  float *sums, *ready, *input_bias, *state_bias, *peepholes;
   T* weights;
   float *exchanged, *cells, *reset;  // in scratch
   int64_t each;                      // of them, elements
 };
 
 // Blocks [direction and group, units].
-template <class T, int kEntries, bool kKept>
+template <class T, RecurrenceWay kWay>
 __global__ void __launch_bounds__(kRecurrenceThreads)
     recurrence_kernel(const __grid_constant__ Recurrence p, const __grid_constant__ RecurrenceShares s) {
   inputs_ready();
-  RecurrenceBlock<T, kEntries, kKept> block(p, s, launched_shared());
+  RecurrenceBlock<T, kWay> block(p, s, launched_shared());
   block.run(BlocksBarrier(static_cast<unsigned*>(p.scratch) + blockIdx.x, static_cast<unsigned>(s.blocks)));
 }
 

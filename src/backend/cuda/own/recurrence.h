@@ -57,13 +57,17 @@ struct Recurrence {
   __host__ __device__ int phases() const { return cell == gru && !linear_before_reset ? 2 : 1; }
 };
 
+// How a block multiplies the states by its rows of R: entry by entry or eight at a time, with the rows in
+// shared memory or read again each step; or, of 16-bit types, on tensor cores with states rounded to the
+// type.
+enum class RecurrenceWay : uint8_t { one_kept, one_read, eight_kept, eight_read, tensor };
+
 // How the work is shared out: groups of entries of the batch, a direction each, and of each group blocks that
-// have so many units. A block takes `tile` of its entries at a time.
+// have so many units. A block takes `tile` of its entries at a time; warps that are left over share out sums.
 struct RecurrenceShares {
-  int groups = 1, entries = 1, blocks = 1, units = 1, tile = 1;
-  int together = 1;   // entries that a warp sums up at a time: 1 or 8; divides tile
-  bool kept = false;  // the rows of R stay in shared memory
-  int shared_bytes = 0;
+  int groups = 1, entries = 1, blocks = 1, units = 1, tile = 1, splits = 1;
+  RecurrenceWay way = RecurrenceWay::one_kept;
+  int shared_bytes = 0;  // 0: a state does not fit
 };
 RecurrenceShares recurrence_shares(const Recurrence& problem);
 int64_t recurrence_scratch_bytes(const Recurrence& problem);
