@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a trainer holds and the operations that its runs are made of: trainer_setup.cc, trainer_programs.cc,
-// trainer_updates.cc, trainer_results.cc.
+// trainer_updates.cc, trainer_memory.cc, trainer_results.cc.
 #pragma once
 
 #include <deque>
@@ -39,6 +39,9 @@ struct Trainer::Impl {
   // The program for a batch: short ones run masked, unfrozen groups change the graph.
   Program& program_for(int64_t epoch, bool masked);
   Program& active() { return last_was_masked ? *short_program : *current; }
+  // Gives back the memory of the program that batches do not go to now; it is made anew when they do. False
+  // if there is none.
+  bool drop_other();
   // State of slots that a later program may have again.
   void store_aside() {
     for (const auto& [name, t] : active().all_state()) aside[name] = t;
@@ -47,6 +50,7 @@ struct Trainer::Impl {
 
   // Throws what to change if memory was not enough.
   void check_memory_message(const Error& e);
+  std::string memory_advice();
   StepInputs step_inputs(const TrainBatch& b, bool masked) const;
   ir::RandomKey key() const { return {recipe.seed, static_cast<uint64_t>(done)}; }
 

@@ -38,7 +38,12 @@ std::unique_ptr<Program> Trainer::Impl::make_program(StepOptions o, bool draw) {
 }
 
 void Trainer::Impl::start() {
-  current = make_program(step, true);
+  try {
+    current = make_program(step, true);
+  } catch (const Error& e) {
+    check_memory_message(e);
+    throw;
+  }
   // A moving average starts from the parameters as loaded.
   if (recipe.average > 0)
     for (const std::string& name : current->trained())
@@ -72,16 +77,26 @@ Program& Trainer::Impl::program_for(int64_t epoch, bool masked) {
     current_phase = phase;
     last_was_masked = false;
   }
-  if (masked && !short_program) {
+  if (std::unique_ptr<Program>& wanted = masked ? short_program : current; !wanted) {
     StepOptions o = step;
-    o.masked = true;
-    short_program = make_program(o, false);
+    o.masked = masked;
+    wanted = make_program(o, false);
   }
   if (masked != last_was_masked) {
     hand_over(masked ? *current : *short_program, masked ? *short_program : *current);
     last_was_masked = masked;
   }
   return masked ? *short_program : *current;
+}
+
+bool Trainer::Impl::drop_other() {
+  std::unique_ptr<Program>& other = last_was_masked ? current : short_program;
+  if (!other) return false;
+  tactics.merge(other->tactics());
+  other.reset();
+  log_info(
+      "the steps of whole and of short batches do not fit beside each other: each is made when it is needed");
+  return true;
 }
 
 std::map<std::string, Tensor> Trainer::Impl::whole_state() {

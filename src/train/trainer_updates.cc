@@ -33,13 +33,6 @@ int64_t resident_bytes() {
 
 }  // namespace
 
-void Trainer::Impl::check_memory_message(const Error& e) {
-  if (e.code() != ErrorCode::out_of_memory) return;
-  throw Error(e.code(), e.message(), e.where(),
-              cat("lower data.batch (", recipe.data.batch, ") or raise step.accumulate (", recipe.accumulate,
-                  "), which divides the memory of activations"));
-}
-
 StepInputs Trainer::Impl::step_inputs(const TrainBatch& b, bool masked) const {
   StepInputs in(b.inputs);
   in.on_device = b.on_device;
@@ -53,7 +46,12 @@ StepInputs Trainer::Impl::step_inputs(const TrainBatch& b, bool masked) const {
 void Trainer::Impl::start_update(const TrainBatch& b) {
   Program& p = program_for(done / epoch_updates, needs_mask(b));
   StepInputs in = step_inputs(b, needs_mask(b));
-  p.start(in, key());
+  try {
+    p.start(in, key());
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::out_of_memory || !drop_other()) throw;
+    p.start(in, key());
+  }
   ++done;
   on_way.push_back({done, std::move(in)});
 }

@@ -9,8 +9,10 @@
 
 #include "runtime/fake_device.h"
 #include "support/expect_error.h"
+#include "support/temp_dir.h"
 #include "train/formula.h"
 #include "train/program.h"
+#include "train/trainer.h"
 
 using namespace pelton;
 using namespace pelton::train;
@@ -219,4 +221,57 @@ TEST_CASE("device step: micro-batches run one after the other, forward and backw
     }
   CHECK(passes == std::vector<std::string>{"forward", "backward", "forward", "backward", "forward",
                                            "backward", "forward", "backward"});
+}
+
+TEST_CASE("device: a run that does not fit says by how much to lower the batch, and that batch fits") {
+  const test::TempDir dir;
+  auto losses = [&](int64_t batch, const std::string& run) {
+    const Recipe recipe = parse_recipe(cat(R"(version = 1
+model = { name = "mlp", features = 16, hidden = [32, 32, 32, 32, 32, 32], classes = 3 }
+data = { synthetic = [16], synthetic_count = 4096, batch = )",
+                                           batch, R"( }
+step = { steps = 4 }
+optimizer = { name = "adamw", lr = 0.01 }
+output = { folder = ")",
+                                           dir.path(), "/", run, "\", every = 1 }\n"),
+                                       "r.toml", "");
+    TrainerOptions o;
+    o.target = device::cuda_target(90);
+    std::vector<double> out;
+    o.on_moment = [&](const Moment& m) { out.push_back(m.values[0].second); };
+    Trainer(recipe, o, registry(true)).run();
+    return out;
+  };
+  struct Restore {
+    ~Restore() { fake().limit_bytes = int64_t{1} << 40; }
+  } restore;
+  // State and gradients take 0.1 MB, what lies between the layers of 4096 samples several.
+  constexpr int64_t kRoom = 2'500'000;
+  fake().limit_bytes = test::fake_memory().used() + kRoom;
+  std::string advice;
+  try {
+    losses(4096, "large");
+  } catch (const Error& e) {
+    CHECK(e.code() == ErrorCode::out_of_memory);
+    advice = e.fix();
+  }
+  CAPTURE(advice);
+  const size_t at = advice.find("lower data.batch");
+  REQUIRE(at != std::string::npos);
+  long long lower = 0, parts = 0;
+  REQUIRE(std::sscanf(advice.c_str() + at,
+                      "lower data.batch from 4096 to %lld, or raise step.accumulate from 1 to %lld", &lower,
+                      &parts) == 2);
+  CHECK(lower > 2048);
+  CHECK(lower < 4096);
+  CHECK(4096 % parts == 0);
+  CHECK(4096 / parts <= lower);
+  // The last batch of an epoch is a short one, and both steps do not fit beside each other.
+  const std::vector<double> got = losses(lower, "lower");
+  fake().limit_bytes = int64_t{1} << 40;
+  CHECK(got == losses(lower, "with room"));
+  CHECK(got.size() == 4);
+  fake().limit_bytes = test::fake_memory().used() + 20'000;
+  test::expect_error(ErrorCode::out_of_memory, {"do not fit", "use a smaller model"},
+                     [&] { losses(8, "none"); });
 }

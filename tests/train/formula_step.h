@@ -17,7 +17,8 @@ namespace pelton::test {
 class FormulaStep {
  public:
   // `optimizer`: its name and options. `precision`: as recipes name it.
-  FormulaStep(const nlohmann::json& c, const nlohmann::json& optimizer, const std::string& precision = "fp32")
+  FormulaStep(const nlohmann::json& c, const nlohmann::json& optimizer, const std::string& precision = "fp32",
+              const device::Target& target = device::detect_cpu(0))
       : name_(c["model"]) {
     ir::Attrs options;
     for (const auto& [key, v] : c["options"].items()) {
@@ -46,7 +47,7 @@ class FormulaStep {
     compiler::Options how;
     how.precision = precision;
     how.full_precision = {train::kUpdate};
-    program_ = std::make_unique<train::Program>(std::move(step), device::detect_cpu(0), how, registry());
+    program_ = std::make_unique<train::Program>(std::move(step), target, how, registry());
   }
 
   // One update on batch `k`, whose samples are taken in `order` if there is one; returns the loss.

@@ -4,10 +4,12 @@ formula, of pictures in f32 also with the channels last. Eight batches are taken
 f64 one says how far rounding alone carries a curve. Of ResNet-18, where that differs much from curve to curve, also "draws": the
 distances over the first 40 updates of curves that are the same in exact arithmetic: f32 with the pictures of each batch in other
 orders, and f64 from weights that round to the same f32 weights. "mixed": the distances of curves under autocast, with the loss
-scaled in fp16 (whose convolutions take PyTorch on the CPU too long). Needs torch, torchvision and transformers."""
+scaled in fp16 (whose convolutions take PyTorch on the CPU too long). `make_curves.py cuda` adds to the file "mixed_cuda", the same of
+every case on a GPU, of the two layouts of pictures the further. Needs torch, torchvision and transformers."""
 import dataclasses
 import json
 import pathlib
+import sys
 import typing
 
 import torch
@@ -124,17 +126,17 @@ def draws(case):
     return out
 
 
-def mixed(case, dtype):
-    model, batch, loss = case.plain()
+def mixed(case, dtype, device="cpu", form="f32"):
+    model, batch, loss = case.forms[form]()
     formula.fill(model)
-    model.train()
+    model.to(device).train()
     step = make_step(case.optimizer, model.parameters())
-    scaler = torch.amp.GradScaler("cpu", enabled=dtype == torch.float16)
+    scaler = torch.amp.GradScaler(device, enabled=dtype == torch.float16)
     out = []
     for u in range(UPDATES):
-        x, y = batch(u % BATCHES)
+        x, y = (t.to(device) for t in batch(u % BATCHES))
         step.zero_grad()
-        with torch.autocast("cpu", dtype):
+        with torch.autocast(device, dtype):
             value = loss(model, x, y)
         scaler.scale(value).backward()
         scaler.step(step)
@@ -149,6 +151,13 @@ TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 def distance(losses, exact):
     return float(f"{(torch.tensor(losses).double() - torch.tensor(exact).double()).square().mean().sqrt().item():.3g}")
+
+
+def add_cuda():
+    stored = json.loads((HERE / "curves.json").read_text())
+    for c, s in zip(cases(), stored["cases"]):
+        s["mixed_cuda"] = {p: max(distance(mixed(c, t, "cuda", form), s["loss"]["f64"]) for form in c.forms) for p, t in TYPES.items()}
+    (HERE / "curves.json").write_text(json.dumps(stored) + "\n")
 
 
 def main():
@@ -166,4 +175,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    add_cuda() if sys.argv[1:] == ["cuda"] else main()
