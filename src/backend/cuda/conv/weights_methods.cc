@@ -9,6 +9,7 @@
 #include "backend/cuda/libraries.h"
 #include "backend/cuda/matmul_call.h"
 #include "backend/cuda/own/conv_weights.h"
+#include "backend/cuda/own/depthwise_lines.h"
 #include "backend/cuda/own/depthwise_weights.h"
 #include "base/log.h"
 
@@ -125,6 +126,29 @@ class StagedDepthwiseMethod final : public WeightsMethod {
   DepthwiseShares shares_;
 };
 
+// From registers.
+class LinesDepthwiseMethod final : public WeightsMethod {
+ public:
+  LinesDepthwiseMethod(const DepthwiseBackward& d, const DepthwiseLines& lines)
+      : depthwise_(d), lines_(lines) {}
+  std::string name() const override {
+    return cat("depthwise lines ", lines_.lanes, "x", lines_.rows, "x", lines_.segment, " ", lines_.blocks);
+  }
+  int64_t scratch_bytes() const override { return depthwise_lines_scratch_bytes(depthwise_, lines_); }
+  bool compared() const override { return true; }
+  void run(const WeightsBuffers& b, cudaStream_t stream) const override {
+    DepthwiseBackward d = depthwise_;
+    d.g = b.g;
+    d.other = b.x;
+    d.result = b.dw;
+    PELTON_CUDA(depthwise_weights_by_lines(d, lines_, static_cast<float*>(b.scratch), stream));
+  }
+
+ private:
+  DepthwiseBackward depthwise_;
+  DepthwiseLines lines_;
+};
+
 class DirectMethod final : public WeightsMethod {
  public:
   explicit DirectMethod(const ConvWeights& conv) : conv_(conv) {}
@@ -218,6 +242,8 @@ void add_weights_depthwise(const WeightsProblem& p, bool first_alone, WeightsMet
   if (first_alone || !p.clusters) return;
   for (const DepthwiseShares& s : depthwise_weights_shares(d, p.multiprocessors))
     to.push_back(std::make_unique<StagedDepthwiseMethod>(d, s));
+  for (const DepthwiseLines& s : depthwise_lines(d, p.multiprocessors))
+    to.push_back(std::make_unique<LinesDepthwiseMethod>(d, s));
 }
 
 ConvWeights conv_weights_of(const WeightsProblem& p) {

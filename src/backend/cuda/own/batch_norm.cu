@@ -7,7 +7,7 @@
 #include "backend/cuda/own/device.cuh"
 #include "backend/cuda/own/launch.cuh"
 // After these.
-#include "backend/cuda/own/batch_norm.cuh"
+#include "backend/cuda/own/batch_norm_finish.cuh"
 
 namespace pelton::backend::cuda {
 namespace {
@@ -196,39 +196,6 @@ __global__ void __launch_bounds__(kThreads) sums_kernel(const BatchNorm d, const
   }
 }
 
-// What the last pass needs of each channel, behind the partial sums: [3][C].
-__device__ __forceinline__ float* table_of(const BatchNorm& d, int parts) {
-  return reinterpret_cast<float*>(d.scratch + static_cast<int64_t>(parts) * 2 * d.c);
-}
-
-constexpr int kFinishChannels = 16, kFinishTeams = 64;  // of a block of the finishing kernel
-template <class T, bool kBackward>
-__global__ void __launch_bounds__(kFinishTeams* kFinishChannels) finish_kernel(const BatchNorm d, int parts) {
-  __shared__ double shared[2][kFinishTeams * kFinishChannels];
-  let_next_start();
-  inputs_ready();
-  const int lane = threadIdx.x % kFinishChannels, team = threadIdx.x / kFinishChannels,
-            c = blockIdx.x * kFinishChannels + lane;
-  double a = 0, b = 0;
-  if (c < d.c)
-#pragma unroll 4
-    for (int p = team; p < parts; p += kFinishTeams) {
-      a += d.scratch[static_cast<int64_t>(p) * 2 * d.c + c];
-      b += d.scratch[(static_cast<int64_t>(p) * 2 + 1) * d.c + c];
-    }
-  shared[0][threadIdx.x] = a;
-  shared[1][threadIdx.x] = b;
-  add_rows(shared[0], shared[1], kFinishTeams, kFinishChannels);
-  if (team != 0 || c >= d.c) return;
-  float shift[1] = {0};
-  if (!kBackward) sample<T, 1>(d, c, shift);
-  const NormTable of_channel = finish_channel<kBackward>(d, c, norm_channel<kBackward>(d, c), shared[0][lane],
-                                                         shared[1][lane], shift[0], true);
-  float* const table = table_of(d, parts);
-#pragma unroll
-  for (int i = 0; i < 3; ++i) table[i * d.c + c] = of_channel.v[i];
-}
-
 template <class T, int V, bool kLast, bool kBackward, NormEnd kEnd>
 __global__ void __launch_bounds__(kThreads) apply_kernel(const BatchNorm d, const Shares share, int parts) {
   const Walk<V, kLast> walk(d, share);
@@ -288,7 +255,7 @@ cudaError_t start(const BatchNorm& d, cudaStream_t stream) {
                               dim3(kThreads), 0, stream, d, sums);
   if (status != cudaSuccess) return status;
   status = launch(&finish_kernel<T, kBackward>, dim3((d.c + kFinishChannels - 1) / kFinishChannels),
-                  dim3(kFinishTeams * kFinishChannels), 0, stream, d, sums.parts);
+                  dim3(kFinishThreads), 0, stream, d, sums.parts);
   if (status != cudaSuccess || (kBackward ? !d.dx : !d.y)) return status;
   auto* apply = &apply_kernel<T, V, kLast, kBackward, NormEnd::bounds>;
   if constexpr (!kBackward) {
