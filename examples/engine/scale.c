@@ -1,7 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-/* A server engine in one file: every FP32 input NAME becomes output NAME_SCALED, times the parameter
- * `factor`. cc -shared -fPIC -I include examples/engine/scale.c -o libscale.so pelton serve --engine
- * scale=./libscale.so --model-repository models      # models with backend: "scale" */
+/* SPDX-License-Identifier: Apache-2.0
+ * A server engine in one file: every FP32 input NAME becomes output NAME_SCALED, times the parameter `factor`.
+ *
+ *   cc -shared -fPIC -Iinclude examples/engine/scale.c -o libscale.so
+ *   pelton serve --engine scale=./libscale.so --model-repository models      models with backend: "scale"
+ */
 #include <pelton/c/engine.h>
 #include <stdio.h>
 #include <stdlib.h>

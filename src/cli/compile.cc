@@ -85,6 +85,8 @@ int run(const Options& o, const Globals& globals) {
   if (o.precision == "fp32" && (o.max_drop || !o.calibrate.empty()))
     throw Misuse{cat(o.max_drop ? "--max-drop" : "--calibrate", " is for precisions below f32"),
                  "add --precision int8, bf16 or fp16"};
+  if (o.precision == "int8" && o.calibrate.empty())
+    throw Misuse{"int8 needs samples to find the ranges of values", "name a folder of them with --calibrate"};
   require_output(o.output, o.model);
   device::Target target = o.target.empty() ? globals.target() : device::parse_target(o.target);
   CompileOptions options = compile_options(o.shapes, o.precision);

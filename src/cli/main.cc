@@ -150,7 +150,8 @@ int run(int argc, char** argv) {
       if (sub->parsed()) {
         int status = command();
         if (std::fflush(stdout) != 0) fail(ErrorCode::io, "standard output cannot be written");
-        return status;
+        // What ended by itself after a signal has done its work, but a script behind it has to stop.
+        return interrupted() && status == 0 ? 128 + interrupt_signal() : status;
       }
   } catch (const Misuse& m) {
     return report(globals,

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "base/interrupt.h"
 #include "cli/command.h"
 #include "ir/verify.h"
 #include "nn/model.h"
@@ -78,7 +79,9 @@ Model model_of(const std::string& name, const CompileOptions& options) {
   if (is_zoo(name)) {
     model = zoo_model(name);
   } else if (!folder_exists(name)) {
-    return load_model(name, options);
+    model = load_model(name, options);
+    throw_if_interrupted();
+    return model;
   } else {
     if (!train::is_run_folder(name))
       fail(ErrorCode::bad_format, "the folder holds no training run", name,
@@ -89,6 +92,7 @@ Model model_of(const std::string& name, const CompileOptions& options) {
     model.graph = std::move(trained.graph);
   }
   ir::verify(model.graph, model.format);
+  throw_if_interrupted();
   return model;
 }
 

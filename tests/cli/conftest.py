@@ -11,7 +11,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
-BINARY = pathlib.Path(os.environ.get("PELTON_BINARY_DIR", ROOT / "build/cpu-release")) / "pelton"
+BINARY = pathlib.Path(os.environ.get("PELTON_BINARY_DIR", ROOT / "build/cpu-release")).resolve() / "pelton"
 INPUTS = ("--input", "x=x.npy", "--input", "b=b.npy")
 
 CHAIN = """graph "chain"(%x: f32[N,4], %b: f32[4]) {

@@ -193,8 +193,9 @@ def test_bench_layers(pelton, chain):
         assert layer["ms"] >= 0 and layer["implementation"] and layer["calls"] == 1
 
 
-def test_interrupt_ends_cleanly(tmp_path, chain):
-    process = subprocess.Popen([str(BINARY), "bench", "chain.plt", "--seconds", "60"], cwd=tmp_path,
+@pytest.mark.parametrize("command", [["bench", "chain.plt", "--seconds", "60"], ["export", "zoo:resnet50", "-o", "m.onnx"]])
+def test_interrupt_ends_cleanly(tmp_path, chain, command):
+    process = subprocess.Popen([str(BINARY), *command], cwd=tmp_path,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     until_caught(process, signal.SIGINT)
     process.send_signal(signal.SIGINT)
@@ -250,6 +251,13 @@ def test_numbers_that_mean_nothing_are_refused(pelton, chain):
         assert_error(pelton("compile", "chain.plt", "--precision", "bf16", "--max-drop", drop), 2, "--max-drop is")
     assert_error(pelton("compile", "chain.plt", "--max-drop", "5"), 2, "--max-drop is for precisions below f32", "int8")
     assert_error(pelton("compile", "chain.plt", "--calibrate", "."), 2, "--calibrate is for precisions below f32")
+    assert_error(pelton("compile", "absent.onnx", "--precision", "int8"), 2, "int8 needs samples", "--calibrate")
+
+
+def test_a_precision_without_fast_products_is_told(pelton, chain):
+    for precision, target, told in (("fp16", "cpu-avx512_bf16", True), ("bf16", "cpu-avx2", True), ("bf16", "cpu-avx512", False), ("fp32", "cpu", False)):
+        out = pelton("compile", "chain.plt", "--precision", precision, "--target", target).out
+        assert (f"products in {precision} have no fast kernels on {target}" in out) == told, out
 
 
 def test_a_plan_keeps_its_precision(pelton, chain):

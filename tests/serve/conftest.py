@@ -41,7 +41,7 @@ def add_model(repository: pathlib.Path, name: str, config: str | None, versions=
 
 
 def binary() -> str:
-    return str(pathlib.Path(os.environ["PELTON_BINARY_DIR"]) / "pelton")
+    return str(pathlib.Path(os.environ["PELTON_BINARY_DIR"]).resolve() / "pelton")
 
 
 class Server:
