@@ -215,7 +215,7 @@ void nvjpeg(const std::string& dir, int64_t batch, int lanes, double seconds) {
   for (int t = 0; t < lanes; ++t)
     workers.emplace_back([&] {
       device->activate();
-      const auto decoder = decoding->make_picture_decoder();
+      const auto decoder = decoding->make_picture_decoder(true);
       const device::Memory out(device, size * batch, "decoded pictures");
       std::vector<device::PictureJob> jobs, next;
       std::vector<uint8_t> taken(static_cast<size_t>(batch));

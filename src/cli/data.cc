@@ -243,7 +243,7 @@ int run(const Options& o, const Globals& g) {
   if (o.pipeline.empty()) throw Misuse{"no pipeline is named", "pelton data PIPELINE.toml"};
   const data::PipelineSpec spec = data::load_pipeline(o.pipeline);
   data::RunOptions options{.batch = std::min(o.batch, int64_t{1} << 20), .evaluation = o.evaluation};
-  if (!o.evaluation && data::decode_on_device(spec)) {
+  if (!o.evaluation && data::stage_on_device(spec)) {
     if (const device::Target target = g.target(); target.kind != device::Kind::cpu)
       options.device = registry().open(target);
     options.on_device = o.bench;

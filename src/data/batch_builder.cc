@@ -136,10 +136,14 @@ void BatchBuilder::put(int64_t slot, Sample& s, const device::PictureDevice* dev
     const Dims dims = s.image->dims(s.format);
     if (dims == f.dims && s.format.dtype == f.dtype) {
       auto job = device ? s.image->device_job() : std::nullopt;
-      if (job && !device->decodes(*job, picture_channels(s.format, dims))) {
+      if (job && !job->file.empty() && !device->decodes(*job, picture_channels(s.format, dims))) {
         job.reset();
         std::lock_guard lock(mutex_);
         ++refused_;
+      }
+      if (!job && device && s.image->left_to_device()) {
+        s.image->decode();
+        job = s.image->device_job();
       }
       if (job) {
         std::lock_guard lock(mutex_);

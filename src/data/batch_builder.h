@@ -43,8 +43,8 @@ class BatchBuilder {
   // returns the slots that the decoder did not take, for a put() without a device. When there are no jobs
   // left, gather() brings the field "image" together: in the device's memory, or, when that is not wanted or
   // the pictures differ in size, on the host. It waits for the copies. `blank`: as for build().
-  int64_t jobs() const { return std::ssize(left_); }
   int64_t take_refused() { return std::exchange(refused_, 0); }  // by their headers, since the last call
+  int64_t take_decoded() { return std::exchange(decoded_, 0); }  // files, since the last call
   std::vector<int64_t> run_jobs(device::PictureDecoder& decoder);
   void gather(device::Stream& stream, const std::vector<uint8_t>& blank, bool on_device);
 
@@ -53,7 +53,7 @@ class BatchBuilder {
              const std::shared_ptr<device::Device>& device = nullptr);
 
  private:
-  struct Left {  // the job's file lies in the picture
+  struct Left {  // the job's file or pixels lie in the picture
     int64_t slot;
     LazyImage picture;
     device::PictureJob job;
@@ -77,7 +77,7 @@ class BatchBuilder {
   std::vector<Loose> loose_;  // values that do not fit the plan
   std::vector<Left> left_;    // to the device
   PixelFormat left_format_;
-  int64_t refused_ = 0;
+  int64_t refused_ = 0, decoded_ = 0;
   std::vector<uint8_t> there_;       // by slot: the picture is in device_ and not in buffers_
   std::shared_ptr<uint8_t> device_;  // [count, dims] of the field "image"
   bool stays_ = false;               // gather() has left the field there

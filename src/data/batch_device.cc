@@ -35,10 +35,13 @@ std::vector<int64_t> BatchBuilder::run_jobs(device::PictureDecoder& decoder) {
   std::vector<int64_t> not_taken;
   for (size_t i = 0; i < jobs.size(); ++i) {
     const int64_t slot = left_[i].slot;
-    if (taken[i])
-      there_[static_cast<size_t>(slot)] = 1;
-    else
+    if (!taken[i]) {
       not_taken.push_back(slot);
+      continue;
+    }
+    there_[static_cast<size_t>(slot)] = 1;
+    decoded_ += !jobs[i].file.empty();
+    left_[i].picture.kept();
   }
   left_.clear();
   return not_taken;

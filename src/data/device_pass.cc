@@ -3,14 +3,15 @@
 
 namespace pelton::data {
 
-DevicePass::DevicePass(std::shared_ptr<device::Device> device, int64_t lanes) : device_(std::move(device)) {
+DevicePass::DevicePass(std::shared_ptr<device::Device> device, int64_t lanes, bool files)
+    : device_(std::move(device)) {
   auto* decoding = dynamic_cast<device::PictureDevice*>(device_.get());
   if (!decoding)
-    fail(ErrorCode::no_device, cat("device = \"gpu\": ", device_->target().name, " decodes no pictures"));
+    fail(ErrorCode::no_device, cat("device = \"gpu\": ", device_->target().name, " takes no pictures"));
   decoding_ = decoding;
   device_->activate();
   for (int64_t i = 0; i < lanes; ++i) {
-    decoders_.push_back(decoding->make_picture_decoder());
+    decoders_.push_back(decoding->make_picture_decoder(files));
     streams_.push_back(device_->make_stream());
   }
   for (size_t i = 0; i < streams_.size(); ++i)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that decode on a device for a pipeline. Each has a decoder and a stream of its own and mostly
-// waits, so that the pool's threads never do.
+// Threads that decode and resample on a device for a pipeline. Each has a decoder and a stream of its own and
+// mostly waits, so that the pool's threads never do.
 #pragma once
 
 #include <condition_variable>
@@ -22,8 +22,8 @@ struct DeviceLane {
 
 class DevicePass {
  public:
-  // A no_device error says what is missing.
-  DevicePass(std::shared_ptr<device::Device> device, int64_t lanes);
+  // A no_device error says what is missing. `files`: the device decodes, not only pixels come.
+  DevicePass(std::shared_ptr<device::Device> device, int64_t lanes, bool files);
   ~DevicePass();  // drops what has not begun
   DevicePass(const DevicePass&) = delete;
   // Any thread. `work` runs on a thread of the pass, with the device current; it does not throw.

@@ -90,11 +90,14 @@ bool leaves_picture(std::string_view op) {
          std::ranges::any_of(fields, [&](const StageKind& k) { return k.schema.name == op; });
 }
 
-const StageSpec* decode_on_device(const PipelineSpec& spec) {
+bool names_gpu(const StageSpec& s) {
+  const auto device = s.options.find("device");
+  return device != s.options.end() && device->second.texts == std::vector<std::string>{"gpu"};
+}
+
+const StageSpec* stage_on_device(const PipelineSpec& spec) {
   for (const StageSpec& s : spec.stages)
-    if (const auto device = s.options.find("device"); s.op == "decode" && device != s.options.end() &&
-                                                      device->second.texts == std::vector<std::string>{"gpu"})
-      return &s;
+    if ((s.op == "decode" || s.op == "cache") && names_gpu(s)) return &s;
   return nullptr;
 }
 
@@ -122,7 +125,7 @@ PipelineSpec evaluation_form(PipelineSpec spec) {
     StageSpec s = spec.stages[i];
     s.where = stage_place(spec, i);
     const When when = when_of(s, s.where);
-    if (when == When::train) continue;
+    if (when == When::train || (s.op == "cache" && names_gpu(s))) continue;
     s.options.erase("when");
     s.options.erase(
         "device");  // the GPU's decoder rounds in its own way; what is served is decoded by the CPU

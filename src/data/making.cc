@@ -110,9 +110,7 @@ void Making::done(Work& work) {
 void Making::run_on_device(const std::shared_ptr<Work>& work, DeviceLane lane) {
   std::vector<int64_t> again;
   std::exception_ptr error;
-  int64_t asked = 0;
   try {
-    asked = work->builder->jobs();
     again = work->builder->run_jobs(lane.decoder);
     if (again.empty()) {
       const bool all_kept = maker.spec().bad_samples != "skip" || std::ranges::count(work->blank, 1) == 0;
@@ -124,7 +122,7 @@ void Making::run_on_device(const std::shared_ptr<Work>& work, DeviceLane lane) {
   std::lock_guard lock(mutex);
   --working_;
   const auto back = std::ssize(again);
-  decoded_on_device += error ? 0 : asked - back;
+  decoded_on_device += work->builder->take_decoded();
   left_to_host += back + work->builder->take_refused();
   if (error && !work->fatal) work->fatal = error;
   if (again.empty()) {

@@ -22,6 +22,7 @@ Pipeline::Pipeline(PipelineSpec spec, std::shared_ptr<const Source> source, RunO
 Pipeline::~Pipeline() {
   impl_->core->drain();  // tasks that start later see that it is stopping, and leave
   impl_->core->end_helpers();
+  impl_->core->maker.drop_caches();  // such tasks keep the rest alive, but not a GPU's memory
 }
 
 bool Pipeline::next(Batch& batch) {

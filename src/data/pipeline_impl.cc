@@ -57,6 +57,24 @@ bool has_targets(const Source& source) {
   return false;
 }
 
+// The device that stages ask for; null if none does.
+std::shared_ptr<device::Device> device_for(const PipelineSpec& spec, const RunOptions& o) {
+  const StageSpec* const stage = stage_on_device(spec);
+  if (!stage) return nullptr;
+  if (!o.device)
+    fail(ErrorCode::no_device, cat("device = \"gpu\" for ", stage->op, ": nothing here runs on a GPU"),
+         stage->where, "train with --device cuda, set RunOptions::device, or leave 'device' out");
+  return o.device;
+}
+
+// The field of the source that the pictures are in.
+std::string picture_field(const PipelineSpec& spec) {
+  for (const StageSpec& s : spec.stages)
+    if (const auto field = s.options.find("field"); s.op == "decode" && field != s.options.end())
+      return field->second.texts.empty() ? "" : field->second.texts[0];
+  return "image";
+}
+
 }  // namespace
 
 PipelineParts::PipelineParts(const PipelineSpec& spec, const Source& source, const RunOptions& o)
@@ -64,7 +82,7 @@ PipelineParts::PipelineParts(const PipelineSpec& spec, const Source& source, con
   if (!o.for_graph) return;
   if (o.evaluation) fail(ErrorCode::usage, "for_graph is for the training form", spec.name);
   if (has_targets(source)) return;
-  TrainingSplit split = split_training(spec, source.picture_dims());
+  TrainingSplit split = split_training(spec, source.picture_dims(picture_field(spec)));
   host = std::move(split.host);
   graph = std::move(split.graph);
   field = std::move(split.field);
@@ -73,17 +91,17 @@ PipelineParts::PipelineParts(const PipelineSpec& spec, const Source& source, con
 Pipeline::Impl::Impl(const PipelineSpec& spec, std::shared_ptr<const Source> source, RunOptions o)
     : options(o),
       parts(spec, *source, o),
-      core(std::make_shared<Making>(SampleMaker(parts.host, source), order_of(spec, *source, o))) {
+      core(std::make_shared<Making>(SampleMaker(parts.host, source, device_for(parts.host, o)),
+                                    order_of(spec, *source, o))) {
   if (options.prefetch < 0)
     fail(ErrorCode::usage, cat("prefetch is ", options.prefetch), "",
          "use 1 or more, or 0 for as many as measured rates ask for");
-  const StageSpec* decode = decode_on_device(core->maker.spec());
-  if (!decode) return;
-  if (!options.device)
-    fail(ErrorCode::no_device, "device = \"gpu\": nothing here runs on a GPU", decode->where,
-         "train with --device cuda, set RunOptions::device, or leave 'device' out");
+  const std::vector<StageSpec>& stages = core->maker.spec().stages;
+  if (!stage_on_device(core->maker.spec())) return;
   core->stays = options.on_device && !core->maker.works_on_batches();
-  pass = std::make_unique<DevicePass>(options.device, kLanes);
+  const bool files =
+      std::ranges::any_of(stages, [](const StageSpec& s) { return s.op == "decode" && names_gpu(s); });
+  pass = std::make_unique<DevicePass>(options.device, kLanes, files);
   core->pass = pass.get();
 }
 

@@ -36,7 +36,7 @@ struct Pipeline::Impl {
   PipelineParts parts;
   std::shared_ptr<Making> core;
   std::shared_ptr<BufferPool> buffers;
-  std::unique_ptr<DevicePass> pass;                   // with a decode stage on the device
+  std::unique_ptr<DevicePass> pass;                   // with a stage on the device
   std::deque<std::shared_ptr<Work>> works;            // in flight, oldest first
   int64_t epoch = 0, step = 0;                        // of the batch that next() gives next
   int64_t next_epoch = 0, next_step = 0;              // of the batch that is queued next

@@ -15,7 +15,24 @@ int64_t bytes_of(const Tensor& t) {
   return n;
 }
 
+class HostCache : public SampleCache {
+ public:
+  explicit HostCache(int64_t limit) : SampleCache(limit) {}
+  void keep(Sample& s) override {
+    const int64_t bytes = bytes_beside(s) + (s.image ? s.image->pixels().bytes() : 0);
+    if (!reserve(s.index, bytes)) return;
+    auto copy = std::make_shared<Sample>(s);
+    own_fields(*copy);
+    if (copy->image) copy->image->replace(copy->image->pixels().clone());
+    add(std::move(copy), bytes);
+  }
+};
+
 }  // namespace
+
+std::shared_ptr<SampleCache> host_cache(int64_t limit_bytes) {
+  return std::make_shared<HostCache>(limit_bytes);
+}
 
 std::shared_ptr<const Sample> SampleCache::find(int64_t index) const {
   std::shared_lock lock(mutex_);
@@ -23,21 +40,27 @@ std::shared_ptr<const Sample> SampleCache::find(int64_t index) const {
   return at == kept_.end() ? nullptr : at->second;
 }
 
-void SampleCache::keep(Sample& s) {
+int64_t SampleCache::bytes_beside(const Sample& s) {
   int64_t bytes = kOverhead;
-  if (s.image) bytes += s.image->pixels().bytes();
   for (const auto& f : s.fields) bytes += bytes_of(f.second);
-  {
-    std::unique_lock lock(mutex_);
-    if (bytes_ + bytes > limit_ || kept_.contains(s.index)) return;
-    bytes_ += bytes;
-  }
-  auto copy = std::make_shared<Sample>(s);
-  // A field may be a part of something larger (a shard in memory), which must not stay for its sake.
-  for (auto& f : copy->fields) f.second = f.second.clone();
-  if (copy->image) copy->image->replace(copy->image->pixels().clone());
+  return bytes;
+}
+
+void SampleCache::own_fields(Sample& s) {
+  for (auto& f : s.fields) f.second = f.second.clone();
+}
+
+bool SampleCache::reserve(int64_t index, int64_t bytes) {
   std::unique_lock lock(mutex_);
-  if (!kept_.emplace(s.index, std::move(copy)).second) bytes_ -= bytes;  // another thread was faster
+  if (bytes_ + bytes > limit_ || kept_.contains(index)) return false;
+  bytes_ += bytes;
+  return true;
+}
+
+void SampleCache::add(std::shared_ptr<const Sample> sample, int64_t reserved) {
+  std::unique_lock lock(mutex_);
+  const int64_t index = sample->index;
+  if (!kept_.emplace(index, std::move(sample)).second) bytes_ -= reserved;  // another thread was faster
 }
 
 int64_t SampleCache::bytes() const {

@@ -69,12 +69,9 @@ TrainingSplit split_training(const PipelineSpec& given, const Dims& pictures) {
     const Args args(kind.schema, options, s.where);
     if (kind.make_batch && s.op != "pad_longest") return out;  // nothing moves
     const auto device = s.options.find("device");
-    const auto asked_for = [&](const char* side) {
-      return device != s.options.end() && device->second.texts == std::vector<std::string>{side};
-    };
-    const bool on_host = asked_for("cpu");
+    const bool on_host = device != s.options.end() && device->second.texts == std::vector<std::string>{"cpu"};
     stored = stored && (s.op == "decode" || s.op == "resize" || s.op == "cache" || leaves_picture(s.op));
-    const bool resizes = s.op == "resize" && stored && asked_for("gpu");
+    const bool resizes = s.op == "resize" && stored && names_gpu(s);
     const Size before = resizes ? Size{pictures[0], pictures[1]} : size;
     sizes.push_back(before);
     if (works_on_sound(s.op)) {

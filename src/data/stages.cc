@@ -2,6 +2,7 @@
 #include "data/stages.h"
 
 #include <algorithm>
+#include <span>
 
 #include "base/clock.h"
 #include "base/hash.h"
@@ -10,6 +11,23 @@
 
 namespace pelton::data {
 namespace {
+
+// Stages whose option 'device' is their own, and no wish for the training step.
+bool has_device(std::string_view op) {
+  return op == "decode" || op == "cache";
+}
+
+[[noreturn]] void fail_outside_of_step(const StageSpec& s, const Param& device, const std::string& where) {
+  const std::string what =
+      cat("device = ", device.str(), ": ", s.op, " runs on a GPU only within a training step that takes it");
+  if (s.op == "resize")
+    fail(ErrorCode::no_device,
+         cat(what,
+             ": straight behind decode, mode stretch, without match, from a source whose pictures are pixels "
+             "of one size, for a model with a target"),
+         where, "leave 'device' out: the host resizes");
+  fail(ErrorCode::no_device, what, where, "leave 'device' out: the trainer moves what it can by itself");
+}
 
 std::string text_of(const Options& options) {
   std::string out;
@@ -54,7 +72,8 @@ std::unique_ptr<Source> open_source(const SourceSpec& spec, const std::string& f
   return mix(std::move(parts), args.numbers("weights"), args.integer("count"), seed);
 }
 
-SampleMaker::SampleMaker(PipelineSpec spec, std::shared_ptr<const Source> source)
+SampleMaker::SampleMaker(PipelineSpec spec, std::shared_ptr<const Source> source,
+                         std::shared_ptr<device::Device> device)
     : spec_(training_form(std::move(spec))),
       source_(std::move(source)),
       times_(new std::atomic<int64_t>[spec_.stages.size() + 1] {}) {
@@ -63,13 +82,10 @@ SampleMaker::SampleMaker(PipelineSpec spec, std::shared_ptr<const Source> source
     const StageSpec& s = spec_.stages[i];
     const std::string where = stage_place(spec_, i);
     Options options = s.options;
-    if (auto device = options.find("device"); s.op != "decode" && device != options.end()) {
-      if (device->second.kind != Param::Kind::text || device->second.texts[0] != "cpu")
-        fail(ErrorCode::no_device,
-             cat("device = ", device->second.str(), ": ", s.op,
-                 " runs on a GPU only within a training step that takes it"),
-             where, "leave 'device' out: the trainer moves what it can by itself");
-      options.erase(device);
+    if (auto side = options.find("device"); !has_device(s.op) && side != options.end()) {
+      if (side->second.kind != Param::Kind::text || side->second.texts[0] != "cpu")
+        fail_outside_of_step(s, side->second, where);
+      options.erase(side);
     }
     const StageKind& kind = stage_kind(s.op, where);
     const Args args(kind.schema, options, where);
@@ -84,17 +100,47 @@ SampleMaker::SampleMaker(PipelineSpec spec, std::shared_ptr<const Source> source
     if (kind.make_join) {
       step.join = kind.make_join(args);
     } else if (s.op == "cache") {
-      for (size_t before = 0; before < i; ++before)
-        if (const StageSpec& b = spec_.stages[before]; draws(b, where))
-          fail(ErrorCode::usage, cat("the cache stands behind ", b.op, ", which is random"), where,
-               "put it before the first random stage");
-      step.cache = std::make_unique<SampleCache>(args.integer("memory_mib") << 20);
+      step.cache = make_cache(i, args, device);
     } else {
       step.alone = kind.make(args, match);
     }
     if (!step.cache) step.number = numbered_++;
     if (s.number >= 0) step.number = static_cast<uint32_t>(s.number);
     stages_.push_back(std::move(step));
+  }
+}
+
+std::shared_ptr<SampleCache> SampleMaker::make_cache(size_t stage, const Args& args,
+                                                     const std::shared_ptr<device::Device>& device) const {
+  const std::string where = stage_place(spec_, stage);
+  const std::span stages(spec_.stages);
+  const Match match = match_from(spec_.match);
+  for (const StageSpec& before : stages.first(stage))
+    if (draws(before, where))
+      fail(ErrorCode::usage, cat("the cache stands behind ", before.op, ", which is random"), where,
+           "put it before the first random stage");
+  const int64_t limit = args.integer("memory_mib") << 20;
+  if (!names_gpu(spec_.stages[stage])) return host_cache(limit);
+  if (std::ranges::none_of(stages.first(stage), [](const StageSpec& s) { return s.op == "decode"; }))
+    fail(ErrorCode::usage, "a cache on the GPU keeps pictures, and there are none yet", where,
+         "put it behind decode, or leave 'device' out");
+  for (const StageSpec& before : stages.first(stage))
+    if (const auto share = before.options.find("cpu_share");
+        names_gpu(before) && share != before.options.end() && share->second.str() != "0")
+      fail(ErrorCode::usage, "the cache stands behind decode with cpu_share, which is drawn", where,
+           "leave cpu_share out: later epochs decode nothing");
+  for (const StageSpec& behind : stages.subspan(stage + 1))
+    if (behind.op == "cache" || !(device_job_takes(behind.op, match) || leaves_picture(behind.op) ||
+                                  stage_kind(behind.op, where).make_batch))
+      fail(ErrorCode::usage,
+           cat("the cache on the GPU stands before ", behind.op, ", which works on the host",
+               match == Match::none ? "" : cat(" with match = \"", spec_.match, "\"")),
+           where, cat("put it behind ", behind.op, ", or leave its 'device' out"));
+  PELTON_CHECK(device, where);
+  try {
+    return device_cache(limit, device);
+  } catch (const Error& e) {
+    throw e.within(where);
   }
 }
 
@@ -156,6 +202,10 @@ int64_t SampleMaker::cached_bytes() const {
   for (const Step& s : stages_)
     if (s.cache) n += s.cache->bytes();
   return n;
+}
+
+void SampleMaker::drop_caches() {
+  for (Step& s : stages_) s.cache.reset();
 }
 
 void SampleMaker::finish(Batch& batch) const {

@@ -23,8 +23,9 @@ std::string fingerprint(const PipelineSpec& training, const Source& source);
 class SampleMaker {
  public:
   // Stages are checked and bound to their options here, so that a wrong option never waits for its first
-  // sample.
-  SampleMaker(PipelineSpec spec, std::shared_ptr<const Source> source);
+  // sample. `device`: for a cache on the GPU.
+  SampleMaker(PipelineSpec spec, std::shared_ptr<const Source> source,
+              std::shared_ptr<device::Device> device = nullptr);
 
   // Reads sample `index` and runs all stages on samples. On an error, `op` tells where it came from ("read"
   // or a stage). To `waited_ns` is added how long reads waited without the CPU.
@@ -43,14 +44,17 @@ class SampleMaker {
   const std::atomic<int64_t>& stage_ns(size_t stage) const { return times_[stage + 1]; }
   int64_t cached_samples() const;
   int64_t cached_bytes() const;
+  void drop_caches();  // for good; while nothing is made
 
  private:
   struct Step {  // one of the three is set
     StageFn alone;
     JoinFn join;
-    std::unique_ptr<SampleCache> cache;
+    std::shared_ptr<SampleCache> cache;
     uint32_t number = 0;  // of its draws; a cache has none, so adding one changes no sample
   };
+  std::shared_ptr<SampleCache> make_cache(size_t stage, const Args& args,
+                                          const std::shared_ptr<device::Device>& device) const;
   Sample make_until(size_t stage, int64_t index, int64_t epoch, std::string* op, int64_t* waited_ns) const;
   Sample read(int64_t index, int64_t* waited_ns) const;
   PipelineSpec spec_;

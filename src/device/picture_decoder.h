@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// JPEG files decoded on a device, resampled and written straight into a batch in its memory. A Device that
-// can do that is a PictureDevice as well.
+// JPEG files decoded on a device, or pixels, resampled and written straight into a batch in its memory. A
+// Device that can do that is a PictureDevice as well.
 #pragma once
 
 #include <array>
@@ -22,9 +22,12 @@ struct PictureTaps {
   std::vector<float> weights;
 };
 
-// One file, and what becomes of it.
+// One picture, and what becomes of it.
 struct PictureJob {
-  std::span<const uint8_t> file;
+  std::span<const uint8_t> file;    // empty: the picture is these, u8 [height, width, channels]
+  const uint8_t* pixels = nullptr;  // of the host,
+  bool pixels_there = false;        // or in device memory
+  uint8_t* keep = nullptr;  // device memory where the pixels are wanted too; null: nowhere but in the result
   int width = 0, height = 0;  // of the stored picture, as its header says
   PictureTaps x, y;           // along the stored picture's axes
   bool swap = false;          // the result's x follows the stored y
@@ -48,15 +51,15 @@ class PictureDecoder {
  public:
   virtual ~PictureDecoder() = default;
   // Writes the outputs and returns when they are there. taken[i] is 0 where a job was not carried out:
-  // damage, or no memory left for it. Only jobs that the device decodes().
+  // damage, or no memory left for it. Of files, only jobs that the device decodes().
   virtual void run(std::span<const PictureJob> jobs, const PictureForm& form, std::span<uint8_t> taken) = 0;
 };
 
 class PictureDevice {
  public:
   virtual ~PictureDevice() = default;
-  // no_device says what is missing.
-  virtual std::unique_ptr<PictureDecoder> make_picture_decoder() = 0;
+  // no_device says what is missing. `files`: jobs with files come too.
+  virtual std::unique_ptr<PictureDecoder> make_picture_decoder(bool files) = 0;
   // Whether its decoders take the job's file, as its header tells, with so many channels: a coding that they
   // know, of the job's size. Asked about files with three components coded as YCbCr when `channels` is 3, any
   // grey or YCbCr file when it is 1. Any thread, any number of them at once, so that the threads which decode

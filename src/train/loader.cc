@@ -266,6 +266,7 @@ Loaders make_loaders(const Recipe& r, const Wanted& wanted, const std::shared_pt
   out.train = std::make_unique<Loader>(pipeline(spec, source, train_options), for_training, d.batch);
   if (out.train->needs_whole()) {
     train_options.for_graph = false;
+    out.train.reset();  // and what it has cached
     out.train = std::make_unique<Loader>(pipeline(spec, source, train_options), for_training, d.batch);
   }
   data::PipelineSpec eval_spec = d.eval ? *d.eval : spec;

@@ -77,7 +77,7 @@ class Subset : public data::Source {
     return source_->stored_bytes(indices_[static_cast<size_t>(index)]);
   }
   std::vector<std::string> classes() const override { return source_->classes(); }
-  Dims picture_dims() const override { return source_->picture_dims(); }
+  Dims picture_dims(std::string_view field) const override { return source_->picture_dims(field); }
   std::string identity() const override { return cat(source_->identity(), " ", identity_); }
 
  private:

@@ -74,7 +74,7 @@ void Trainer::Impl::prepare_data() {
   // Read for the sizes of its samples, perhaps without a GPU.
   if (options.compile_only && recipe.data.train)
     for (data::StageSpec& s : recipe.data.train->stages)
-      if (s.op == "decode") s.options.erase("device");
+      if (s.op == "decode" || s.op == "cache") s.options.erase("device");
   std::shared_ptr<device::Device> device;
   if (options.target.kind != device::Kind::cpu && !options.compile_only)
     device = registry.open(options.target);

@@ -119,3 +119,9 @@ def test_a_disk_that_is_full_is_one_error(pelton, flowers):
     result = subprocess.run(["bash", "-c", command], cwd=flowers, capture_output=True, text=True)
     assert result.returncode == 1 and "shard-000000.tar" in result.stderr and "File too large" in result.stderr
     assert not list(flowers.glob("shard*"))
+
+
+def test_a_cache_on_the_gpu_needs_one(pelton, flowers):
+    (flowers / "gpu.toml").write_text(PIPELINE.replace('op = "decode"\n', 'op = "decode"\n[[stage]]\nop = "cache"\ndevice = "gpu"\nmemory_mib = 64\n'))
+    assert_error(pelton("data", "gpu.toml", "--bench", "--device", "cpu"), 1, 'device = "gpu" for cache: nothing here runs on a GPU')
+    assert pelton("data", "gpu.toml", "--eval").code == 0  # evaluation has no such cache

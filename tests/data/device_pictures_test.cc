@@ -320,7 +320,7 @@ TEST_CASE("device pictures: a decode stage that names the GPU needs one") {
   test::expect_error(ErrorCode::no_device, {"device = \"gpu\"", "nothing here runs on a GPU"},
                      [&] { Pipeline(p, source(false), {}); });
   const auto plain = std::make_shared<test::FakeDevice>(device::cuda_target(90));
-  test::expect_error(ErrorCode::no_device, {"device = \"gpu\"", "decodes no pictures"},
+  test::expect_error(ErrorCode::no_device, {"device = \"gpu\"", "takes no pictures"},
                      [&] { Pipeline(p, source(false), {.device = plain}); });
   // The evaluation form decodes on the host.
   Pipeline(p, source(false), {.evaluation = true});

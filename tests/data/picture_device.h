@@ -17,6 +17,7 @@ namespace pelton::test {
 // What the decoders of all such devices do and have done.
 struct PictureCounts {
   std::atomic<int> lists{0}, jobs{0};
+  std::atomic<int> files{0}, uploaded{0}, there{0};  // of jobs: files; pixels of the host, of the device
   // n: files whose size is a multiple of n are refused by their header, or fail; 0: none
   std::atomic<int> refuse_every{0}, fail_every{0};
   std::atomic<int> sleep_ms{0};
@@ -46,22 +47,36 @@ class FakePictureDecoder : public device::PictureDecoder {
       ++pictures().jobs;
       const int every = pictures().fail_every;
       taken[i] = 0;
-      {
+      if (!jobs[i].file.empty()) {
         std::lock_guard lock(pictures().mutex);
         PELTON_CHECK(pictures().asked_about.contains(jobs[i].file.data()), "a job nobody asked about");
       }
-      if (every && jobs[i].file.size() % static_cast<size_t>(every) == 0) continue;
+      if (every && !jobs[i].file.empty() && jobs[i].file.size() % static_cast<size_t>(every) == 0) continue;
       one(jobs[i], form);
       taken[i] = 1;
     }
   }
 
  private:
-  static void one(const device::PictureJob& job, const device::PictureForm& form) {
+  static Tensor pixels_of(const device::PictureJob& job, int channels) {
+    if (job.file.empty()) {
+      const Dims dims{job.height, job.width, channels};
+      ++(job.pixels_there ? pictures().there : pictures().uploaded);
+      if (job.pixels_there) fake_memory().expect(job.pixels, element_count(dims));
+      return Tensor::from<uint8_t>(dims, std::vector<uint8_t>(job.pixels, job.pixels + element_count(dims)));
+    }
+    ++pictures().files;
     data::DecodeOptions options;
-    if (form.channels == 1) options.colour = data::Colour::gray;
-    const Tensor pixels = data::to_colour(data::jpeg_decode(job.file, options, "device"), options.colour);
-    PELTON_CHECK(pixels.dims()[0] == job.height && pixels.dims()[1] == job.width, pixels);
+    if (channels == 1) options.colour = data::Colour::gray;
+    return data::to_colour(data::jpeg_decode(job.file, options, "device"), options.colour);
+  }
+  static void one(const device::PictureJob& job, const device::PictureForm& form) {
+    const Tensor pixels = pixels_of(job, form.channels);
+    PELTON_CHECK(pixels.dims() == Dims({job.height, job.width, form.channels}), pixels);
+    if (job.keep) {
+      fake_memory().expect(job.keep, pixels.bytes());
+      std::memcpy(job.keep, pixels.data(), static_cast<size_t>(pixels.bytes()));
+    }
     const int c = form.channels, n = form.width * form.height;
     fake_memory().expect(job.out, n * c * bits(form.dtype) / 8);
     for (int at = 0; at < n; ++at) {
@@ -111,7 +126,7 @@ class FakePictureDecoder : public device::PictureDecoder {
 class FakePictureDevice : public FakeDevice, public device::PictureDevice {
  public:
   FakePictureDevice() : FakeDevice(device::cuda_target(90)) {}
-  std::unique_ptr<device::PictureDecoder> make_picture_decoder() override {
+  std::unique_ptr<device::PictureDecoder> make_picture_decoder(bool) override {
     return std::make_unique<FakePictureDecoder>();
   }
   bool decodes(const device::PictureJob& job, int channels) const override {

@@ -194,3 +194,49 @@ TEST_CASE("jpeg on the GPU: damage is told by the file's name, its neighbours ar
   REQUIRE(field);
   CHECK(field->dims == Dims{8, 64, 64, 3});
 }
+
+TEST_CASE("cache on the GPU: later epochs decode nothing, and have the values of the first") {
+  std::vector<std::vector<uint8_t>> files;
+  for (int i = 0; i < 24; ++i) files.push_back(picture(120 + 8 * (i % 5), 96, 3, 90));
+  const StageSpec cache = {"cache", {{"device", "gpu"}, {"memory_mib", 8}}, ""};
+  const std::vector<StageSpec> drawn = {
+      {"random_resized_crop", {{"size", 64}}, ""}, {"flip", {}, ""}, {"normalize", {}, ""}};
+  for (const bool by_gpu : {false, true})
+    for (const bool all_fit : {true, false}) {
+      CAPTURE(by_gpu);
+      CAPTURE(all_fit);
+      PipelineSpec plain = spec(drawn), cached = plain;
+      if (!by_gpu) plain.stages[0].options.clear();
+      cached.stages[0] = plain.stages[0];
+      cached.stages.insert(cached.stages.begin() + 1, cache);
+      if (!all_fit) cached.stages[1].options["memory_mib"] = 1;  // 24 of 34 to 44 KiB would need 0.9 MiB
+      // The host keeps the same decoded pixels; what the GPU decodes is compared with the GPU's.
+      if (!by_gpu) plain.stages.insert(plain.stages.begin() + 1, {"cache", {}, ""});
+      const int64_t count = all_fit ? 24 : 72;
+      Pipeline there(cached, of_files(files, count),
+                     {.batch = 8, .prefetch = 1, .device = gpu(), .on_device = true});
+      Pipeline here(plain, of_files(files, count),
+                    {.batch = 8, .device = by_gpu ? gpu() : nullptr, .on_device = by_gpu});
+      for (int epoch = 0; epoch < 3; ++epoch)
+        for (Batch a, b; there.next(a);) {
+          REQUIRE(here.next(b));
+          REQUIRE(a.find_on_device("image"));
+          b.bring_to_host();
+          const Difference d = difference(a.find_on_device("image")->to_host(), b.at("image"));
+          CHECK(d.largest <= (by_gpu ? 0 : 1e-4));
+        }
+      const PipelineReport r = there.report();
+      CHECK(r.cached_bytes <= (all_fit ? 8 << 20 : 1 << 20));
+      CHECK(r.left_to_host == 0);
+      if (all_fit) CHECK(r.cached_samples == 24);
+      if (!all_fit) CHECK(r.cached_samples < 32);
+      if (!all_fit) CHECK(r.cached_samples > 16);
+      if (by_gpu && all_fit) CHECK(r.decoded_on_device <= 32);
+      if (!by_gpu) CHECK(r.decoded_on_device == 0);
+    }
+  PipelineSpec much = spec(drawn);
+  much.stages.insert(much.stages.begin() + 1, cache);
+  much.stages[1].options["memory_mib"] = 1 << 23;
+  test::expect_error(ErrorCode::out_of_memory, {"a cache of 8388608 MiB does not fit", "lower memory_mib"},
+                     [&] { Pipeline(much, of_files(files, 24), {.batch = 8, .device = gpu()}); });
+}

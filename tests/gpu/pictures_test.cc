@@ -66,9 +66,12 @@ TEST_CASE("gpu: drawn stages of a training pipeline") {
       crop{"crop", {{"size", 48}, {"x", uniform(0, 1)}, {"y", uniform(0, 1)}}, ""},
       brightness{"brightness", {{"factor", uniform(0.8, 1.2)}}, ""},
       hue{"hue", {{"degrees", uniform(-30, 30)}}, ""}, rotate{"rotate", {{"angle", uniform(-30, 30)}}, ""},
-      erase{"erase", {{"probability", coin(0.7)}}, ""};
-  for (const PipelineSpec& p : {with({flip, crop}), with({brightness, hue}), with({rotate}), with({erase}),
-                                with({flip, rotate, brightness, crop, erase})}) {
+      erase{"erase", {{"probability", coin(0.7)}}, ""},
+      larger{"resize", {{"size", std::vector<double>{150, 170}}, {"device", "gpu"}}, ""},
+      smaller{"resize", {{"size", 30}, {"filter", "cubic"}, {"device", "gpu"}}, ""};
+  for (const PipelineSpec& p :
+       {with({flip, crop}), with({brightness, hue}), with({rotate}), with({erase}),
+        with({flip, rotate, brightness, crop, erase}), with({larger, flip}), with({smaller})}) {
     ir::Graph g("tail");
     const auto in = g.add_input(ir::Type::tensor(DType::u8, {6, 64, 80, 3}), "image");
     const auto epoch = g.add_input(ir::Type::tensor(DType::i64, {}), "epoch");

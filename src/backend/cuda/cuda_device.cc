@@ -123,8 +123,8 @@ class CudaDevice : public device::Device, public device::PictureDevice {
   std::unique_ptr<device::Event> make_event(bool timed) override {
     return std::make_unique<CudaEvent>(timed);
   }
-  std::unique_ptr<device::PictureDecoder> make_picture_decoder() override {
-    return cuda::make_picture_decoder(target_.ordinal);
+  std::unique_ptr<device::PictureDecoder> make_picture_decoder(bool files) override {
+    return cuda::make_picture_decoder(target_.ordinal, files);
   }
   bool decodes(const device::PictureJob& job, int channels) const override {
     activate();

@@ -40,9 +40,51 @@ Bytes one_sound_scan(Bytes b, size_t scan) {
 
 }  // namespace
 
-std::optional<device::PictureJob> LazyImage::device_job() const {
-  if (!decode_.gpu || !encoded() || info_.format != ImageFormat::jpeg || warp_ || match_ != Match::none)
-    return {};
+void LazyImage::leave_to_device() {
+  if (!encoded() || !decode_.gpu) settle();
+  for_device_ = true;
+}
+
+void LazyImage::decode() {
+  if (!encoded()) return;
+  Tensor pixels;
+  Rect all;
+  decode_region({0, 0, source_width_, source_height_}, pixels, all);
+  PELTON_CHECK(pixels.dims() == Dims({source_height_, source_width_, channels_}), pixels);
+  pixels_ = std::move(pixels);
+  bytes_ = Tensor();
+}
+
+int64_t LazyImage::source_bytes() const {
+  return int64_t{source_height_} * source_width_ * channels_;
+}
+
+LazyImage LazyImage::with_pixels(DevicePixels source) const {
+  LazyImage out = *this;
+  out.bytes_ = out.pixels_ = Tensor();
+  out.keeper_.reset();
+  out.there_ = std::move(source);
+  return out;
+}
+
+void LazyImage::kept() const {
+  if (keeper_) keeper_->filled();
+}
+
+void LazyImage::fetch() {
+  if (!there_) return;
+  Tensor pixels(DType::u8, {source_height_, source_width_, channels_});
+  there_.device->activate();
+  const auto stream = there_.device->make_stream();
+  stream->download(pixels.mutable_data(), there_.memory.get(), pixels.bytes());
+  stream->synchronize();
+  pixels_ = std::move(pixels);
+  there_ = {};
+}
+
+// The part of a job that is the file, empty where the device does not decode it.
+Bytes LazyImage::file_for_device() const {
+  if (!decode_.gpu || info_.format != ImageFormat::jpeg || match_ != Match::none) return {};
   const Bytes b(bytes_.as<uint8_t>(), static_cast<size_t>(bytes_.count()));
   if (std::min(source_width_, source_height_) < kSmallest) return {};
   // Ink and RGB codings have conversions of their own; grey pictures whose one component has other sampling
@@ -53,9 +95,22 @@ std::optional<device::PictureJob> LazyImage::device_job() const {
              colour = jpeg.components == 3 && jpeg.ycc && jpeg.h[0] <= 2 && jpeg.v[0] <= 2 &&
                       jpeg.h[1] == 1 && jpeg.v[1] == 1 && jpeg.h[2] == 1 && jpeg.v[2] == 1;
   if (!(colour || (grey && channels_ == 1))) return {};
+  return one_sound_scan(b, jpeg.scan);
+}
+
+std::optional<device::PictureJob> LazyImage::device_job() const {
+  if (warp_) return {};
   device::PictureJob job;
-  job.file = one_sound_scan(b, jpeg.scan);
-  if (job.file.empty()) return {};
+  if (encoded()) {
+    job.file = file_for_device();
+    if (job.file.empty()) return {};
+  } else if (!for_device_) {
+    return {};
+  } else {
+    job.pixels = there_ ? there_.memory.get() : pixels_.as<uint8_t>();
+    job.pixels_there = static_cast<bool>(there_);
+  }
+  if (keeper_) job.keep = keeper_->memory();
   job.width = source_width_;
   job.height = source_height_;
   job.x = taps_of(filter_table(geometry_.x, geometry_.filter, geometry_.antialias));

@@ -99,6 +99,7 @@ void LazyImage::exact_resize(int w, int h, Filter filter, bool antialias) {
   const bool only_crop = !geometry_.resized() && !geometry_.padded() && !geometry_.swap &&
                          !geometry_.x.flip && !geometry_.y.flip && !warp_ && !colour_;
   if (!only_crop) settle();
+  fetch();
   geometry_.resize(w, h);
   const Axis &x = geometry_.x, &y = geometry_.y;
   Rect rect{0, 0, source_width_, source_height_};
@@ -112,6 +113,7 @@ void LazyImage::exact_resize(int w, int h, Filter filter, bool antialias) {
 }
 
 void LazyImage::finish(const PixelFormat& f, void* out) {
+  fetch();
   if (warp_) return gather(f, out);
   if (!try_planes(f, out)) sample(f, out);
 }

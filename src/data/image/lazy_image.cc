@@ -33,6 +33,8 @@ LazyImage::LazyImage(Tensor pixels, Match match) : match_(match) {
 void LazyImage::replace(Tensor pixels) {
   PELTON_CHECK(pixels.dtype() == DType::u8 && pixels.rank() == 3, pixels);
   bytes_ = Tensor();
+  there_ = {};
+  keeper_.reset();
   pixels_ = std::move(pixels);
   source_height_ = static_cast<int>(pixels_.dims()[0]);
   source_width_ = static_cast<int>(pixels_.dims()[1]);
@@ -117,6 +119,7 @@ const Tensor& LazyImage::pixels() {
 }
 
 void LazyImage::settle() {
+  fetch();
   if (!encoded() && !colour_ && !warp_ && geometry_.is_identity(source_width_, source_height_)) return;
   PixelFormat f;
   f.dtype = DType::u8;

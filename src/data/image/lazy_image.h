@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "data/image/device_pixels.h"
 #include "data/image/geometry.h"
 #include "device/picture_decoder.h"
 
@@ -58,20 +59,36 @@ class LazyImage {
   void finish(const PixelFormat& f, void* out);  // dims(f), dense
 
   // The same as a job for a device's decoder, without `out`: for a JPEG whose pixels nobody has asked for
-  // yet, of a decode stage that names the GPU. None where only the host can do it: other formats and codings,
-  // warps. The job's file lies in this picture.
+  // yet, of a decode stage that names the GPU, and for pixels that are left to the device. None where only
+  // the host can do it: other formats and codings, warps. The job's file or pixels lie in this picture.
   std::optional<device::PictureJob> device_job() const;
+
+  // From here on the picture is a device's: what is pending is made first, unless the device decodes the
+  // file.
+  void leave_to_device();
+  bool left_to_device() const { return for_device_; }
+  void decode();                 // the file whole; what is pending stays so
+  int64_t source_bytes() const;  // of the pixels that a job reads, or that its file becomes
+  // The picture with those in a device's memory, and the keeper that tells when they are there.
+  LazyImage with_pixels(DevicePixels source) const;
+  void keep_by(std::shared_ptr<PixelKeeper> keeper) { keeper_ = std::move(keeper); }
+  void kept() const;  // a job has been carried out
 
  private:
   bool encoded() const { return bytes_.defined(); }
   void settle();  // makes pixels with nothing pending
+  void fetch();   // pixels in a device's memory come to the host
+  Bytes file_for_device() const;
   void decode_region(const Rect& region, Tensor& pixels, Rect& rect);
   bool try_planes(const PixelFormat& f, void* out);
   void sample(const PixelFormat& f, void* out);
   void gather(const PixelFormat& f, void* out);
   void exact_resize(int width, int height, Filter filter, bool antialias);
 
-  Tensor bytes_, pixels_;  // exactly one is defined
+  Tensor bytes_, pixels_;  // exactly one of these
+  DevicePixels there_;     // or this is defined
+  bool for_device_ = false;
+  std::shared_ptr<PixelKeeper> keeper_;
   DecodeOptions decode_;
   std::string where_;
   ImageInfo info_;

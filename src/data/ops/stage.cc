@@ -28,6 +28,13 @@ const StageKind& stage_kind(std::string_view op, const std::string& where) {
        near.empty() ? "see --schema" : cat("did you mean '", near, "'?"));
 }
 
+bool device_job_takes(std::string_view op, Match match) {
+  constexpr std::string_view always[] = {"crop",     "flip",       "pad", "brightness",
+                                         "contrast", "saturation", "hue", "normalize"};
+  return std::ranges::find(always, op) != std::end(always) ||
+         (match == Match::none && (op == "resize" || op == "random_resized_crop"));
+}
+
 Filter filter_from(const Args& a) {
   static const std::vector<std::string> names = {"nearest", "box", "linear", "hamming", "cubic", "lanczos"};
   return static_cast<Filter>(std::ranges::find(names, a.text("filter")) - names.begin());

@@ -33,6 +33,9 @@ const std::vector<StageKind>& stage_kinds();
 const StageKind& stage_kind(std::string_view op,
                             const std::string& where);  // usage error with the nearest name
 
+// Whether what the stage does to a picture is always part of a device's job (LazyImage::device_job()).
+bool device_job_takes(std::string_view op, Match match);
+
 // The kinds, by file.
 std::vector<StageKind> basic_stage_kinds();     // decode, normalize
 std::vector<StageKind> field_stage_kinds();     // one_hot, cast, lookup, slice, stack, cache, pad_longest

@@ -73,6 +73,11 @@ class NpyFile : public Source {
     s.set(field_, std::move(t));
     return s;
   }
+  Dims picture_dims(std::string_view field) const override {
+    const Dims& d = header_.dims;
+    const bool bytes = in_place_ ? dtype_ == DType::u8 : whole_.dtype() == DType::u8;
+    return field == field_ && bytes && d.size() == 4 ? Dims(d.begin() + 1, d.end()) : Dims();
+  }
   std::string identity() const override { return cat("npy ", header_.dims, " ", file_.size()); }
 
  private:
@@ -144,6 +149,9 @@ class Raw : public Source {
     s.set(field_, std::move(t));
     return s;
   }
+  Dims picture_dims(std::string_view field) const override {
+    return field == field_ && dtype_ == DType::u8 && dims_.size() == 3 ? dims_ : Dims();
+  }
   std::string identity() const override { return cat("raw ", file_.size(), " ", row_bytes_); }
 
  private:
@@ -184,6 +192,9 @@ class Synthetic : public Source {
     return s;
   }
   std::vector<std::string> classes() const override { return digit_names(classes_); }
+  Dims picture_dims(std::string_view field) const override {
+    return field == "image" && dtype_ == DType::u8 && dims_.size() == 3 ? dims_ : Dims();
+  }
   std::string identity() const override { return cat("synthetic ", n_, " ", dtype_, dims_, " ", classes_); }
 
  private:

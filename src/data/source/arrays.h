@@ -23,9 +23,9 @@ class Arrays : public Source {
     return s;
   }
   std::vector<std::string> classes() const override { return classes_; }
-  Dims picture_dims() const override {
+  Dims picture_dims(std::string_view field) const override {
     for (const auto& [name, all] : fields_)
-      if (name == "image" && all.dtype() == DType::u8 && all.rank() == 4)
+      if (name == field && all.dtype() == DType::u8 && all.rank() == 4)
         return {all.dims()[1], all.dims()[2], all.dims()[3]};
     return {};
   }

@@ -26,6 +26,17 @@ std::vector<std::string> joint_classes(const std::vector<std::unique_ptr<Source>
   return out;
 }
 
+// Of all of them, if it is the same.
+Dims joint_picture(const std::vector<std::unique_ptr<Source>>& sources, std::string_view field) {
+  Dims out;
+  for (const auto& s : sources) {
+    const Dims own = s->picture_dims(field);
+    if (own.empty() || (!out.empty() && own != out)) return {};
+    out = own;
+  }
+  return out;
+}
+
 class Concatenated : public Source {
  public:
   explicit Concatenated(std::vector<std::unique_ptr<Source>> sources)
@@ -44,6 +55,7 @@ class Concatenated : public Source {
     return sources_[at]->stored_bytes(index - (at ? ends_[at - 1] : 0));
   }
   std::vector<std::string> classes() const override { return classes_; }
+  Dims picture_dims(std::string_view field) const override { return joint_picture(sources_, field); }
   std::string identity() const override {
     std::string out = "concat";
     for (const auto& s : sources_) append(out, cat("|", s->identity()));
@@ -95,6 +107,7 @@ class Mixed : public Source {
     return sources_[at]->stored_bytes(inner);
   }
   std::vector<std::string> classes() const override { return classes_; }
+  Dims picture_dims(std::string_view field) const override { return joint_picture(sources_, field); }
   std::string identity() const override { return identity_; }
 
  private:

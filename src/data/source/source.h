@@ -21,9 +21,9 @@ class Source {
   virtual std::vector<std::string> classes() const { return {}; }
   // What the sample takes where it is stored, for bucketing by size; -1: not known without reading it.
   virtual int64_t stored_bytes(int64_t) const { return -1; }
-  // [height, width, channels] of the u8 pixels that field "image" of every sample is; empty where it is a
-  // file, or they differ.
-  virtual Dims picture_dims() const { return {}; }
+  // [height, width, channels] of the u8 pixels that this field of every sample is; empty where it is a file,
+  // or they differ.
+  virtual Dims picture_dims(std::string_view) const { return {}; }
   // Text that changes when the order or number of samples does; resuming checks it.
   virtual std::string identity() const = 0;
 };

@@ -1,29 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // device::PictureDecoder through nvJPEG: on the GPU's JPEG engines where it has some, else by its kernels. A
-// list of files is decoded at once into memory of the decoder, and one kernel resamples all of them into the
-// batch. Which files those can be is asked of the library before, by any threads.
+// list of files is decoded at once into memory of the decoder (or where the pixels are to stay), and one
+// kernel resamples all of them, and pictures that come as pixels, into the batch. Which files those can be is
+// asked of the library before, by any threads.
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "backend/cuda/handles.h"
 #include "backend/cuda/memory.h"
-#include "backend/cuda/own/picture_sample.h"
 #include "backend/cuda/pictures/nvjpeg.h"
 #include "backend/cuda/pictures/pictures.h"
+#include "backend/cuda/pictures/sampler.h"
 
 namespace pelton::backend::cuda {
 namespace {
 
 constexpr size_t kMostAtOnce = 128;                      // pictures of a list; longer ones gain nothing
 constexpr int64_t kMostPixelBytes = int64_t{512} << 20;  // of a list; a larger picture is one of its own
-constexpr size_t kAlignment = 256;
-
-size_t aligned(size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
 
 // PELTON_CUDA_JPEG_DIRECT=1: pictures that come as they are, are decoded straight into the batch, and nvJPEG
 // neither waits for the next list nor searches the files for damage, which whoever made the jobs has done.
@@ -67,52 +63,6 @@ Library& library_of(int ordinal) {
   return l;
 }
 
-// Memory that only grows; what it held is lost then. Null where there is none left.
-template <cudaError_t (*Allocate)(void**, size_t), cudaError_t (*Free)(void*)>
-class Growing {
- public:
-  Growing() = default;
-  Growing(const Growing&) = delete;
-  ~Growing() { (void)Free(at_); }
-  uint8_t* need(size_t bytes) {
-    if (bytes <= bytes_) return static_cast<uint8_t*>(at_);
-    (void)Free(std::exchange(at_, nullptr));
-    bytes_ = 0;
-    if (Allocate(&at_, bytes) != cudaSuccess) {
-      (void)cudaGetLastError();
-      return static_cast<uint8_t*>(at_ = nullptr);
-    }
-    bytes_ = bytes;
-    return static_cast<uint8_t*>(at_);
-  }
-
- private:
-  void* at_ = nullptr;
-  size_t bytes_ = 0;
-};
-cudaError_t allocate_pixels(void** at, size_t bytes) {
-  return cudaMalloc(at, bytes);
-}
-cudaError_t allocate_pinned(void** at, size_t bytes) {
-  return cudaHostAlloc(at, bytes, cudaHostAllocDefault);
-}
-using Pixels = Growing<allocate_pixels, cudaFree>;
-using Pinned = Growing<allocate_pinned, cudaFreeHost>;
-
-SampleForm form_of(const device::PictureForm& f) {
-  SampleForm out{};
-  out.width = f.width;
-  out.height = f.height;
-  out.channels = f.channels;
-  out.type = f.dtype == DType::f32   ? SampleType::f32
-             : f.dtype == DType::f16 ? SampleType::f16
-                                     : SampleType::u8;
-  out.channels_first = f.channels_first;
-  std::copy_n(f.mean.begin(), 3, out.mean);
-  std::copy_n(f.scale.begin(), 3, out.scale);
-  return out;
-}
-
 // Whether the results along an axis are the pixels along it.
 bool plain(const device::PictureTaps& t, int size) {
   if (t.taps != 1 || std::ssize(t.first) != size) return false;
@@ -128,19 +78,62 @@ bool plain(const device::PictureJob& job, const device::PictureForm& form) {
          plain(job.x, job.width) && plain(job.y, job.height);
 }
 
-class NvjpegDecoder : public device::PictureDecoder {
+// The files of a list, decoded at once.
+class NvjpegFiles {
  public:
-  explicit NvjpegDecoder(int ordinal)
-      : api_(nvjpeg()), library_(library_of(ordinal)), stream_(make_stream()) {
-    PELTON_CUDA(cudaEventCreateWithFlags(done_.out(), cudaEventDisableTiming | cudaEventBlockingSync));
+  explicit NvjpegFiles(int ordinal) : api_(nvjpeg()), library_(library_of(ordinal)) {
     if (api_.state_create(library_.handle, &state_) != 0)
       fail(ErrorCode::out_of_memory, "no memory for a decoder of nvJPEG", "decode on the GPU");
   }
-  ~NvjpegDecoder() override {
-    (void)cudaStreamSynchronize(stream_.get());
-    api_.state_destroy(state_);
+  ~NvjpegFiles() { api_.state_destroy(state_); }
+  NvjpegFiles(const NvjpegFiles&) = delete;
+
+  void clear() {
+    files_.clear();
+    sizes_.clear();
+    images_.clear();
   }
-  NvjpegDecoder(const NvjpegDecoder&) = delete;
+  bool empty() const { return files_.empty(); }
+  void add(std::span<const uint8_t> file, uint8_t* to, size_t pitch) {
+    files_.push_back(file.data());
+    sizes_.push_back(file.size());
+    images_.emplace_back().channel[0] = to;
+    images_.back().pitch[0] = pitch;
+  }
+  // False where one of them cannot be decoded, or there is no memory for it.
+  bool decode(int channels, cudaStream_t stream) {
+    const auto count = static_cast<int>(files_.size());
+    const int format = channels == 1 ? kNvjpegGrey : kNvjpegRgb;
+    if (count != initialized_ || format != format_) {
+      initialized_ = 0;
+      if (api_.batch_initialize(library_.handle, state_, count, 1, format) != 0) return false;
+      initialized_ = count;
+      format_ = format;
+    }
+    if (api_.batch_decode(library_.handle, state_, files_.data(), sizes_.data(), images_.data(), stream) == 0)
+      return true;
+    initialized_ = 0;  // a failed list needs a new start
+    return false;
+  }
+
+ private:
+  const NvjpegTable& api_;
+  const Library& library_;
+  NvjpegState state_ = nullptr;
+  int initialized_ = 0, format_ = 0;
+  std::vector<const unsigned char*> files_;
+  std::vector<size_t> sizes_;
+  std::vector<NvjpegImage> images_;
+};
+
+class Decoder : public device::PictureDecoder {
+ public:
+  Decoder(int ordinal, bool files) : stream_(make_stream()) {
+    PELTON_CUDA(cudaEventCreateWithFlags(done_.out(), cudaEventDisableTiming | cudaEventBlockingSync));
+    if (files) files_.emplace(ordinal);
+  }
+  ~Decoder() override { (void)cudaStreamSynchronize(stream_.get()); }
+  Decoder(const Decoder&) = delete;
 
   void run(std::span<const device::PictureJob> jobs, const device::PictureForm& form,
            std::span<uint8_t> taken) override {
@@ -148,147 +141,88 @@ class NvjpegDecoder : public device::PictureDecoder {
     int64_t bytes = 0;
     for (size_t i = 0; i < jobs.size(); ++i) {
       taken[i] = 0;
-      const int64_t size = int64_t{jobs[i].width} * jobs[i].height * form.channels;
+      const int64_t size = jobs[i].pixels_there ? 0 : int64_t{jobs[i].width} * jobs[i].height * form.channels;
       if (!list.empty() && (list.size() == kMostAtOnce || bytes + size > kMostPixelBytes)) {
-        decode(jobs, list, form, taken);
+        run_list(jobs, list, form, taken);
         list.clear();
         bytes = 0;
       }
       list.push_back(i);
       bytes += size;
     }
-    if (!list.empty()) decode(jobs, list, form, taken);
+    if (!list.empty()) run_list(jobs, list, form, taken);
   }
 
  private:
   // These jobs at once; one by one when the list fails, to find those that do.
-  void decode(std::span<const device::PictureJob> jobs, const std::vector<size_t>& list,
-              const device::PictureForm& form, std::span<uint8_t> taken) {
-    if (decode_list(jobs, list, form)) {
+  void run_list(std::span<const device::PictureJob> jobs, const std::vector<size_t>& list,
+                const device::PictureForm& form, std::span<uint8_t> taken) {
+    if (run_at_once(jobs, list, form)) {
       for (const size_t i : list) taken[i] = 1;
     } else if (list.size() > 1) {
-      for (const size_t i : list) taken[i] = decode_list(jobs, {i}, form);
+      for (const size_t i : list) taken[i] = run_at_once(jobs, {i}, form);
     }
   }
 
   // Whether all went well; nothing is under way when it returns.
-  bool decode_list(std::span<const device::PictureJob> jobs, const std::vector<size_t>& list,
+  bool run_at_once(std::span<const device::PictureJob> jobs, const std::vector<size_t>& list,
                    const device::PictureForm& form) {
-    size_t pixel_bytes = 0;
-    std::vector<size_t> to_sample, places;  // in the decoder's memory
-    std::vector<const unsigned char*> files;
-    std::vector<size_t> sizes;
-    std::vector<NvjpegImage> images;
+    auto pitch = [&](const device::PictureJob& job) {
+      return static_cast<size_t>(job.width * form.channels);
+    };
+    auto size = [&](const device::PictureJob& job) { return pitch(job) * static_cast<size_t>(job.height); };
+    auto into_batch = [&](const device::PictureJob& job) {
+      return direct() && !job.file.empty() && !job.keep && plain(job, form);
+    };
+    size_t needed = 0;
+    for (const size_t i : list)
+      if (const device::PictureJob& job = jobs[i]; !job.keep && !job.pixels_there && !into_batch(job))
+        needed += aligned(size(job));
+    uint8_t* room = pixels_.need(needed);
+    if (needed > 0 && !room) return false;
+    std::vector<size_t> to_sample;
+    std::vector<const uint8_t*> pixels;
+    std::vector<std::pair<uint8_t*, const device::PictureJob*>> uploads;
+    if (files_) files_->clear();
     for (const size_t i : list) {
       const device::PictureJob& job = jobs[i];
-      files.push_back(job.file.data());
-      sizes.push_back(job.file.size());
-      NvjpegImage image{};
-      image.pitch[0] = static_cast<size_t>(job.width * form.channels);
-      if (direct() && plain(job, form)) {
-        image.channel[0] = static_cast<uint8_t*>(job.out);
-      } else {
-        to_sample.push_back(i);
-        places.push_back(pixel_bytes);
-        pixel_bytes += aligned(image.pitch[0] * static_cast<size_t>(job.height));
+      if (into_batch(job)) {
+        files_->add(job.file, static_cast<uint8_t*>(job.out), pitch(job));
+        continue;
       }
-      images.push_back(image);
+      to_sample.push_back(i);
+      if (job.pixels_there) {
+        pixels.push_back(job.pixels);
+        continue;
+      }
+      uint8_t* const to = job.keep ? job.keep : std::exchange(room, room + aligned(size(job)));
+      pixels.push_back(to);
+      if (job.file.empty())
+        uploads.emplace_back(to, &job);
+      else
+        files_->add(job.file, to, pitch(job));
     }
-    uint8_t* const pixels = pixels_.need(pixel_bytes);
-    if (!to_sample.empty() && (!pixels || !stage_tables(jobs, to_sample, pixels, places))) return false;
-    for (size_t k = 0, n = 0; k < list.size(); ++k)
-      if (!images[k].channel[0]) images[k].channel[0] = pixels + places[n++];
-    const auto count = static_cast<int>(list.size());
-    const int format = form.channels == 1 ? kNvjpegGrey : kNvjpegRgb;
-    if (count != initialized_ || format != format_) {
-      initialized_ = 0;
-      if (api_.batch_initialize(library_.handle, state_, count, 1, format) != 0) return false;
-      initialized_ = count;
-      format_ = format;
-    }
-    if (api_.batch_decode(library_.handle, state_, files.data(), sizes.data(), images.data(),
-                          stream_.get()) != 0) {
-      initialized_ = 0;  // a failed list needs a new start
-      wait();
-      return false;
-    }
-    if (!to_sample.empty()) {
-      PELTON_CUDA(cudaMemcpyAsync(on_device_, on_host_, table_bytes_, cudaMemcpyHostToDevice, stream_.get()));
-      PELTON_CUDA(sample_pictures(reinterpret_cast<const SamplePicture*>(on_device_),
-                                  static_cast<int>(to_sample.size()), form_of(form), stream_.get()));
-    }
-    wait();
-    return true;
-  }
-
-  // Lays out what the kernel reads, in pinned memory and by addresses in the GPU's: the pictures, then their
-  // tables of taps.
-  bool stage_tables(std::span<const device::PictureJob> jobs, const std::vector<size_t>& list,
-                    uint8_t* pixels, const std::vector<size_t>& places) {
-    size_t bytes = aligned(list.size() * sizeof(SamplePicture));
-    for (const size_t i : list)
-      for (const device::PictureTaps* t : {&jobs[i].x, &jobs[i].y})
-        bytes += 4 * (t->first.size() + t->weights.size());
-    uint8_t* const host = on_host_ = tables_.need(bytes);
-    on_device_ = device_tables_.need(bytes);
-    if (!host || !on_device_) return false;
-    table_bytes_ = bytes;
-    size_t at = aligned(list.size() * sizeof(SamplePicture));
-    auto place = [&](const auto& values) {
-      const size_t begin = at, size = values.size() * sizeof(values[0]);
-      std::memcpy(host + begin, values.data(), size);
-      at += size;
-      return on_device_ + begin;
-    };
-    auto taps = [&](const device::PictureTaps& t) {
-      SampleTaps out{};
-      out.first = reinterpret_cast<const int32_t*>(place(t.first));
-      out.weights = reinterpret_cast<const float*>(place(t.weights));
-      out.n = static_cast<int>(t.first.size());
-      out.taps = t.taps;
-      return out;
-    };
-    for (size_t k = 0; k < list.size(); ++k) {
-      const device::PictureJob& job = jobs[list[k]];
-      SamplePicture p{};
-      p.pixels = pixels + places[k];
-      p.width = job.width;
-      p.height = job.height;
-      p.x = taps(job.x);
-      p.y = taps(job.y);
-      p.left = job.left;
-      p.top = job.top;
-      p.swap = job.swap;
-      p.recolour = job.recolour;
-      std::ranges::copy(job.fill, p.fill);
-      std::ranges::copy(job.matrix, p.matrix);
-      p.out = job.out;
-      std::memcpy(host + k * sizeof(p), &p, sizeof(p));
-    }
-    return true;
-  }
-
-  void wait() {
+    if (!sampler_.stage(jobs, to_sample, pixels)) return false;
+    for (const auto& [to, job] : uploads)
+      PELTON_CUDA(cudaMemcpyAsync(to, job->pixels, size(*job), cudaMemcpyHostToDevice, stream_.get()));
+    const bool decoded = !files_ || files_->empty() || files_->decode(form.channels, stream_.get());
+    if (decoded) sampler_.launch(form, stream_.get());
     PELTON_CUDA(cudaEventRecord(done_.get(), stream_.get()));
     PELTON_CUDA(cudaEventSynchronize(done_.get()));
+    return decoded;
   }
 
-  const NvjpegTable& api_;
-  const Library& library_;
   StreamHandle stream_;
   EventHandle done_;
-  NvjpegState state_ = nullptr;
-  int initialized_ = 0, format_ = 0;
-  Pixels pixels_, device_tables_;
-  Pinned tables_;
-  uint8_t *on_host_ = nullptr, *on_device_ = nullptr;  // the tables of a list
-  size_t table_bytes_ = 0;
+  std::optional<NvjpegFiles> files_;
+  PictureSampler sampler_;
+  GrowingMemory pixels_;
 };
 
 }  // namespace
 
-std::unique_ptr<device::PictureDecoder> make_picture_decoder(int ordinal) {
-  return std::make_unique<NvjpegDecoder>(ordinal);
+std::unique_ptr<device::PictureDecoder> make_picture_decoder(int ordinal, bool files) {
+  return std::make_unique<Decoder>(ordinal, files);
 }
 
 // What the library sees in the header must be what memory is laid out for.
