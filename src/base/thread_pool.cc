@@ -109,11 +109,19 @@ void parallel_for(int64_t begin, int64_t end, int64_t grain, FunctionRef<void(in
     share[s].next.store(chunks * s / shares, std::memory_order_relaxed);
     share[s].end = chunks * (s + 1) / shares;
   }
+  std::atomic<bool> failed{false};  // the others end at their next chunk
   auto work = [&](int) {
     const int own = std::max(0, tbb::this_task_arena::current_thread_index());
-    for (int k = 0; k < shares; ++k) {
-      Share& s = share[(own + k) % shares];
-      for (int64_t i; (i = s.next.fetch_add(1, std::memory_order_relaxed)) < s.end;) run_chunk(i);
+    const auto go_on = [&] { return !failed.load(std::memory_order_relaxed); };
+    try {
+      for (int k = 0; k < shares && go_on(); ++k) {
+        Share& s = share[(own + k) % shares];
+        for (int64_t i; go_on() && (i = s.next.fetch_add(1, std::memory_order_relaxed)) < s.end;)
+          run_chunk(i);
+      }
+    } catch (...) {
+      failed.store(true, std::memory_order_relaxed);
+      throw;
     }
   };
   p.arena.execute([&] {

@@ -30,7 +30,7 @@ int threads();
 
 // Calls f(begin, end) for consecutive chunks of `grain` (the last may be shorter) that together cover
 // [begin, end). Chunk bounds depend on the arguments only, never on the thread count. The first exception of
-// any chunk is thrown to the caller. Nesting is allowed.
+// any chunk is thrown to the caller; chunks that have not begun by then are left out. Nesting is allowed.
 void parallel_for(int64_t begin, int64_t end, int64_t grain, FunctionRef<void(int64_t, int64_t)> f);
 
 // Runs f some time on a worker of the pool, never on the calling thread. f must not throw. For work that is

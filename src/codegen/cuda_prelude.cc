@@ -23,7 +23,6 @@ __device__ inline float k_fast_erf(float x) {
   float near = x * (1.12837917f + s * (-0.376126389f + s * (0.112837917f + s * (-0.0268661706f + s * 0.00522397763f))));
   return a < 0.4f ? near : far;
 }
-__device__ inline double k_fast_erf(double x) { return erf(x); }
 // 1 + erf(x) as 2 / (1 + exp(-x p(x^2))), within a relative 2e-5 down to 1e-7: GELU of less than 0 keeps its digits.
 __device__ inline float k_fast_one_plus_erf(float x) {
   float s = fminf(x * x, 16.0f);

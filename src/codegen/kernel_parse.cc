@@ -6,6 +6,7 @@
 
 #include "codegen/kernel.h"
 #include "ir/op.h"
+#include "tensor/dim_scan.h"
 
 namespace pelton::codegen {
 namespace {
@@ -114,19 +115,7 @@ class Parser {
   // An index expression up to one of `ends` outside parentheses.
   Dim dim(std::string_view ends) {
     skip();
-    size_t end = at_;
-    int depth = 0;
-    while (end < text_.size()) {
-      char c = text_[end];
-      if (depth == 0 && ends.find(c) != ends.npos) break;
-      depth += c == '(' ? 1 : c == ')' ? -1 : 0;
-      ++end;
-    }
-    std::string_view t = text_.substr(at_, end - at_);
-    while (!t.empty() && t.back() == ' ') t.remove_suffix(1);
-    Dim d = Dim::parse(t);
-    at_ = end;
-    return d;
+    return scan_dim(text_, at_, ends);
   }
   Shape dims() {
     Shape out;

@@ -138,7 +138,7 @@ class Walk {
     const Graph& body = n.get_graph("body");
     const auto carried = static_cast<size_t>(n.get_int("carried"));
     const int64_t trips = n.inputs[0] ? in[0].forward.tensor.get_int(0) : INT64_MAX;
-    bool go_on = n.inputs.size() < 2 || !n.inputs[1] || in[1].forward.tensor.get_int(0) != 0;
+    bool go_on = !n.inputs[1] || in[1].forward.tensor.get_int(0) != 0;
     Tracks state(in.begin() + 2, in.end());  // what is carried, then what is captured
     std::vector<Tracks> stacks(n.outputs.size() - carried);
     for (int64_t i = 0; i < trips && go_on; ++i) {

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "ir/text_parser.h"
+#include "tensor/dim_scan.h"
 
 namespace pelton::ir {
 
@@ -18,26 +19,8 @@ bool holds(DType t, int64_t v) {
 }  // namespace
 
 Dim TextParser::dim() {
-  // Up to the next ',' or ']' outside parentheses.
   skip();
-  size_t end = at_;
-  int depth = 0;
-  while (end < text_.size()) {
-    char c = text_[end];
-    if (c == '(')
-      ++depth;
-    else if (c == ')' && --depth < 0)
-      break;
-    else if (depth == 0 &&
-             (c == ',' || c == ']' || c == '=' || c == '!' || c == '<' || c == '%' || c == '@' || c == '\n'))
-      break;
-    ++end;
-  }
-  std::string_view t = text_.substr(at_, end - at_);
-  while (!t.empty() && t.back() == ' ') t.remove_suffix(1);
-  Dim d = Dim::parse(t);
-  at_ = end;
-  return d;
+  return scan_dim(text_, at_, ",]=!<%@\n");
 }
 
 Shape TextParser::shape() {

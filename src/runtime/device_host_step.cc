@@ -41,26 +41,9 @@ void DeviceFrame::host_addresses(const Ready& r, const Step& step, bool results)
   fetch(wanted);
   for (uint32_t i = step.first_in; i < end; ++i) {
     const Ref& ref = p.refs[i];
-    const void* at = nullptr;
-    switch (ref.place) {
-      case Place::none:
-        break;
-      case Place::constant:
-        at = region_.constant(ref.index).data();
-        break;
-      case Place::input:
-        at = inputs_[ref.index].tensor.data();
-        break;
-      case Place::slot:
-        at = state(ref.index).data();
-        break;
-      case Place::host:
-      case Place::arena:
-        at = host_[region_.value(ref.value).root.index].tensor.data();
-        break;
-    }
-    static std::byte nothing[64];
-    host_view_.addresses[i] = at || ref.place == Place::none ? const_cast<void*>(at) : nothing;
+    const bool computed = ref.place == Place::host || ref.place == Place::arena;
+    host_view_.addresses[i] =
+        address(ref, computed ? host_[region_.value(ref.value).root.index].tensor.data() : nullptr);
   }
 }
 

@@ -106,7 +106,12 @@ Frame::Loaded& Frame::load(size_t segment) {
 }
 
 void* Frame::address(const Ref& ref) {
-  const void* at = nullptr;
+  if (ref.place == Place::host) return address(ref, host_[ref.index].tensor.data());
+  return address(ref, ref.place == Place::arena ? arena_ + ref.offset : nullptr);
+}
+
+void* Frame::address(const Ref& ref, const void* computed) {
+  const void* at = computed;
   switch (ref.place) {
     case Place::none:
       return nullptr;
@@ -120,10 +125,7 @@ void* Frame::address(const Ref& ref) {
       at = state(ref.index).data();
       break;
     case Place::host:
-      at = host_[ref.index].tensor.data();
-      break;
     case Place::arena:
-      at = arena_ + ref.offset;
       break;
   }
   return at ? const_cast<void*>(at) : empty_tensor;

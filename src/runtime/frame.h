@@ -93,6 +93,8 @@ class Frame {
   void copy_to_bound(size_t output);
   void check_interrupts(const Step& step, const RunOptions& options) const;
   void* address(const Ref& ref);
+  // The same for a value that kernels compute at `computed`; what is empty has some address, too.
+  void* address(const Ref& ref, const void* computed);
   void forget_kept_memory();            // of sub-graphs too
   void* kept_memory(const Step& step);  // of a stateful kernel; zeros at first
   ir::HostValue value_of(const Ref& ref, void* at, bool plain, int64_t rows = 0) const;

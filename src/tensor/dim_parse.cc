@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "tensor/dim.h"
+#include "tensor/dim_scan.h"
 
 namespace pelton {
 
@@ -82,6 +83,24 @@ class Parser {
 };
 
 }  // namespace
+
+Dim scan_dim(std::string_view text, size_t& at, std::string_view ends) {
+  size_t end = at;
+  for (int depth = 0; end < text.size(); ++end) {
+    const char c = text[end];
+    if (c == '(')
+      ++depth;
+    else if (c == ')' && --depth < 0)
+      break;
+    else if (depth == 0 && ends.find(c) != ends.npos)
+      break;
+  }
+  std::string_view t = text.substr(at, end - at);
+  while (!t.empty() && t.back() == ' ') t.remove_suffix(1);
+  const Dim d = Dim::parse(t);
+  at = end;
+  return d;
+}
 
 Dim Dim::parse(std::string_view text) {
   return Parser(text).run();

@@ -81,6 +81,19 @@ TEST_CASE("empty ranges do nothing, nested loops and exceptions work") {
   CHECK(sum_to(100) == 4950);
 }
 
+TEST_CASE("after an exception the chunks that have not begun are left out") {
+  set_threads(4);
+  std::atomic<int> ran{0};
+  test::expect_error(ErrorCode::usage, {"the tenth"}, [&] {
+    parallel_for(0, 1000, 1, [&](int64_t, int64_t) {
+      if (++ran == 10) fail(ErrorCode::usage, "the tenth");
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    });
+  });
+  CHECK(ran < 100);
+  set_threads(0);
+}
+
 TEST_CASE("eight callers never run more chunks at once than the pool has threads plus callers") {
   set_threads(2);
   std::atomic<int> running{0}, most{0};

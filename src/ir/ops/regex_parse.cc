@@ -3,10 +3,8 @@
 
 #include <algorithm>
 #include <optional>
-#include <string>
 
-#include "base/error.h"
-#include "ir/ops/regex_class.h"
+#include "ir/ops/regex_sets.h"
 
 namespace pelton::ir {
 namespace {
@@ -15,13 +13,13 @@ constexpr size_t kMaxStates = 100000;
 
 // Recursive descent over alternation, sequence, repetition, atom; emits states as it goes. A fragment is
 // entered at its first state and leaves by falling to the state after its last.
-class RegexParser {
+class RegexParser : RegexCursor {
  public:
-  explicit RegexParser(std::string_view pattern) : text_(code_points(pattern)), pattern_(pattern) {}
+  explicit RegexParser(std::string_view pattern) : RegexCursor(pattern) {}
 
   std::vector<RegexState> run() {
     alternation();
-    if (at_ != text_.size()) bad("unmatched ')'");
+    if (more()) bad("unmatched ')'");
     emit({State::Kind::match});
     return std::move(out_);
   }
@@ -29,15 +27,6 @@ class RegexParser {
  private:
   using State = RegexState;
 
-  [[noreturn]] void bad(std::string_view what) const {
-    fail(ErrorCode::bad_format, cat("regular expression '", pattern_, "': ", what, " at position ", at_));
-  }
-  bool more() const { return at_ < text_.size(); }
-  bool take(uint32_t c) {
-    if (!more() || text_[at_] != c) return false;
-    ++at_;
-    return true;
-  }
   size_t emit(State s) {
     if (out_.size() >= kMaxStates) bad("more than 100000 states");
     out_.push_back(std::move(s));
@@ -75,7 +64,7 @@ class RegexParser {
   }
 
   void sequence() {
-    while (more() && text_[at_] != '|' && text_[at_] != ')') repetition();
+    while (more() && peek() != '|' && peek() != ')') repetition();
   }
 
   void repetition() {
@@ -97,19 +86,19 @@ class RegexParser {
   }
 
   bool bounds(int64_t& least, int64_t& most) {
-    size_t back = at_;
+    size_t back = at;
     if (!take('{')) return false;
     auto number = [&]() -> std::optional<int64_t> {
-      if (!more() || text_[at_] < '0' || text_[at_] > '9') return std::nullopt;
+      if (!more() || peek() < '0' || peek() > '9') return std::nullopt;
       int64_t v = 0;
-      while (more() && text_[at_] >= '0' && text_[at_] <= '9' && v <= 1000) v = v * 10 + (text_[at_++] - '0');
+      while (more() && peek() >= '0' && peek() <= '9' && v <= 1000) v = v * 10 + (next() - '0');
       return v;
     };
     auto low = number();
     bool comma = take(',');
     auto high = number();
     if (!low || !take('}')) {  // a brace that counts nothing is a character
-      at_ = back;
+      at = back;
       return false;
     }
     least = *low;
@@ -171,12 +160,14 @@ class RegexParser {
   }
 
   void atom() {
-    uint32_t c = text_[at_++];
+    uint32_t c = next();
     switch (c) {
       case '(':
         return group();
-      case '[':
-        return bracket();
+      case '[': {
+        CodeSet s = parse_bracket(*this);
+        return set(std::move(s.ranges), s.negated);
+      }
       case '.':
         return set({{'\n', '\n'}}, true);
       case '^':
@@ -190,7 +181,7 @@ class RegexParser {
       case '*':
       case '+':
       case '?':
-        --at_;
+        --at;
         bad("nothing to repeat");
       default:
         set({{c, c}});
@@ -200,14 +191,14 @@ class RegexParser {
   void group() {
     bool fold = fold_;
     if (take('?')) {
-      if (take('P') || (more() && text_[at_] == '<')) {
+      if (take('P') || (more() && peek() == '<')) {
         if (!take('<')) bad("expected a group name");
-        while (more() && text_[at_] != '>') ++at_;
+        while (more() && peek() != '>') ++at;
         if (!take('>')) bad("a group name without end");
       } else {
         bool on = true;
-        while (more() && text_[at_] != ':' && text_[at_] != ')') {
-          uint32_t flag = text_[at_++];
+        while (more() && peek() != ':' && peek() != ')') {
+          uint32_t flag = next();
           if (flag == '-')
             on = false;
           else if (flag == 'i')
@@ -226,53 +217,6 @@ class RegexParser {
     fold_ = fold;
   }
 
-  // After a backslash: a class, or one character.
-  std::vector<CodeRange> escaped() {
-    if (!more()) bad("a backslash at the end");
-    uint32_t c = text_[at_++];
-    if (std::vector<CodeRange> r = char_class(c); !r.empty()) return r;
-    if (c >= 'A' && c <= 'Z')
-      if (std::vector<CodeRange> r = char_class(c + 32); !r.empty()) return inverted(r);
-    switch (c) {
-      case 'n':
-        return {{'\n', '\n'}};
-      case 't':
-        return {{'\t', '\t'}};
-      case 'r':
-        return {{'\r', '\r'}};
-      case 'f':
-        return {{'\f', '\f'}};
-      case 'v':
-        return {{'\v', '\v'}};
-      case 'a':
-        return {{'\a', '\a'}};
-      case 'x':
-        return hex();
-      default:
-        break;
-    }
-    bool word = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-    if (word) bad("an unknown escape");
-    return {{c, c}};
-  }
-  std::vector<CodeRange> hex() {
-    bool braces = take('{');
-    uint32_t v = 0;
-    size_t digits = 0;
-    while (more() && digits < (braces ? 6u : 2u)) {
-      uint32_t c = text_[at_];
-      uint32_t d = c >= '0' && c <= '9'                 ? c - '0'
-                   : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
-                                                        : 16;
-      if (d == 16) break;
-      v = v * 16 + d;
-      ++digits;
-      ++at_;
-    }
-    if (digits == 0 || (braces && !take('}')) || (!braces && digits != 2) || v > kMaxCodePoint)
-      bad("a bad hex escape");
-    return {{v, v}};
-  }
   void escape() {
     if (take('A')) {
       emit({State::Kind::begin});
@@ -284,55 +228,14 @@ class RegexParser {
       State inside{State::Kind::boundary};
       inside.negated = true;
       emit(std::move(inside));
-    } else if (more() && (text_[at_] == 'p' || text_[at_] == 'P')) {
+    } else if (more() && (peek() == 'p' || peek() == 'P')) {
       bad("Unicode classes are not supported");
     } else {
-      set(escaped());
+      set(parse_escape(*this));
     }
   }
 
-  void bracket() {
-    bool negated = take('^');
-    std::vector<CodeRange> ranges;
-    for (bool first = true; first || !more() || text_[at_] != ']'; first = false) {
-      if (!more()) bad("a class without end");
-      if (text_[at_] == '[' && at_ + 1 < text_.size() && text_[at_ + 1] == ':') {
-        posix(ranges);
-        continue;
-      }
-      std::vector<CodeRange> r = one();
-      bool single = r.size() == 1 && r[0].low == r[0].high;
-      if (single && at_ + 1 < text_.size() && text_[at_] == '-' && text_[at_ + 1] != ']') {
-        ++at_;
-        std::vector<CodeRange> last = one();
-        if (last.size() != 1 || last[0].low != last[0].high || last[0].low < r[0].low)
-          bad("a range out of order");
-        r[0].high = last[0].high;
-      }
-      ranges.insert(ranges.end(), r.begin(), r.end());
-    }
-    ++at_;
-    set(std::move(ranges), negated);
-  }
-  std::vector<CodeRange> one() {
-    if (!more()) bad("a class without end");
-    uint32_t c = text_[at_++];
-    return c == '\\' ? escaped() : std::vector<CodeRange>{{c, c}};
-  }
-  void posix(std::vector<CodeRange>& ranges) {
-    at_ += 2;
-    std::string name;
-    while (more() && text_[at_] >= 'a' && text_[at_] <= 'z') name += static_cast<char>(text_[at_++]);
-    if (!take(':') || !take(']')) bad("a class name without end");
-    const std::vector<CodeRange> found = posix_class(name);
-    if (found.empty()) bad(cat("no class [:", name, ":]"));
-    ranges.insert(ranges.end(), found.begin(), found.end());
-  }
-
-  std::vector<uint32_t> text_;
-  std::string pattern_;
   std::vector<State> out_;  // the program so far
-  size_t at_ = 0;
   int depth_ = 0;
   bool fold_ = false;
 };

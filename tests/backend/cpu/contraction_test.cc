@@ -240,6 +240,35 @@ TEST_CASE("large images run one by one, the costly function behind each") {
       }
 }
 
+TEST_CASE("images that run one by one have scratch for as many as run at a time") {
+  if (device::detect_cpu().isa < device::CpuIsa::avx2 || !cpu_registry().find("onednn.conv_tile")) return;
+  auto scratch = [](int64_t images, int threads, bool constant_weights) {
+    const Dims x = {images, 16, 64, 64}, w = {64, 16, 3, 3};
+    const std::string head = cat("%x: f32", x, "{nhwc}, %w: f32", w),
+                      y = cat("f32", Dims{images, 64, 62, 62}, "{nhwc}");
+    const ir::Graph g =
+        ir::parse_graph(cat("graph \"g\"(", head, ") { %out = fused(%x, %w) {body = graph \"b\"(", head,
+                            ") { %0 = conv(%x, %w) : ", y, " %1 = silu(%0) : ", y,
+                            " return %1 }, kind = \"conv\"} : ", y, " return %out }"));
+    int64_t bytes = -1;
+    Options o;
+    o.implementation = "onednn.conv_tile";
+    o.constant = {false, constant_weights};
+    o.scratch_bytes = &bytes;
+    set_threads(threads);
+    run_on_cpu(g, {random(DType::f32, x, 1), random(DType::f32, w, 2)}, o);
+    set_threads(0);
+    return bytes;
+  };
+  REQUIRE(scratch(1, 2, true) > 0);  // the library's own for an image, which depends on the threads
+  CHECK(scratch(3, 2, true) == 3 * scratch(1, 2, true));
+  CHECK(scratch(3, 1, true) == scratch(1, 1, true));
+  CHECK(scratch(3, 4, true) == scratch(1, 4, true));  // fewer images than threads: one after the other
+  // Weights that change are re-ordered once a run, not for each image.
+  const int64_t weights = int64_t{64} * 16 * 9 * 4;
+  CHECK(scratch(3, 2, false) - scratch(1, 2, true) < 2 * weights);
+}
+
 TEST_CASE("a group in another layout than plain runs node by node where nothing takes it whole") {
   const std::string head = "%x: f32[2,16,6,6]{nhwc}, %w: f32[32,16,3,3]", y = "f32[2,32,6,6]{nhwc}";
   const std::string text =

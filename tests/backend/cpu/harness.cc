@@ -171,6 +171,7 @@ std::vector<Tensor> run_on_cpu(const Graph& graph, const std::vector<Tensor>& in
   REQUIRE(chosen);
   std::unique_ptr<backend::Kernel> kernel = chosen->prepare(instance, target);
   Tensor scratch(DType::u8, {kernel->scratch_bytes()});
+  if (options.scratch_bytes) *options.scratch_bytes = kernel->scratch_bytes();
   if (scratch.count()) std::memset(scratch.mutable_data(), 0xCD, static_cast<size_t>(scratch.bytes()));
   kernel->run({in, out, scratch.count() ? scratch.mutable_data() : nullptr, {}});
   std::vector<Tensor> results;

@@ -17,9 +17,10 @@ namespace pelton::test {
 const backend::Registry& cpu_registry();
 
 struct Options {
-  std::string implementation;  // empty: the first that takes the node
-  std::vector<bool> constant;  // inputs whose values are known when the kernel is prepared
-  bool exact = false;          // check_node: the step-by-step values are the only right ones
+  std::string implementation;        // empty: the first that takes the node
+  std::vector<bool> constant;        // inputs whose values are known when the kernel is prepared
+  bool exact = false;                // check_node: the step-by-step values are the only right ones
+  int64_t* scratch_bytes = nullptr;  // receives what the kernel wanted
 };
 // The only node of the graph (constants aside), run on the CPU. Results have logical dims and plain layout;
 // inputs are given plain and converted to the layouts of the graph's types.

@@ -158,11 +158,12 @@ std::unique_ptr<Kernel> build(Problem p, const Tail& tail, bool split_batch) {
     if (better && (!pd || !is_reference(better))) pd = better;
   }
   if (!pd || (is_reference(pd) && !p.group.steps.empty())) return nullptr;
-  // Re-ordered tensors around the primitive are whole ones.
-  if (by_image && (pd.src_desc() != x || pd.dst_desc() != y)) return nullptr;
+  // Re-ordered tensors around the primitive are whole ones, and weights are re-ordered once.
+  const Desc plain_w(p.w, type_of(p.w_type), p.w_strides);
+  const bool reorders_w = !p.group.operands[1].constant.defined() && plain_w != pd.weights_desc();
+  if (by_image && (pd.src_desc() != x || pd.dst_desc() != y || reorders_w)) return nullptr;
 
   auto sequence = std::make_unique<Sequence>();
-  const Desc plain_w(p.w, type_of(p.w_type), p.w_strides);
   const GroupOperand& weights = p.group.operands[1];
   Place w_at;
   if (weights.constant.defined())

@@ -150,6 +150,10 @@ Place Sequence::add_reorder(const Desc& from, Place source, const Desc& to) {
   return target;
 }
 void Sequence::seal() {
+  // A few for each thread, so that none waits long for the last.
+  constexpr int64_t kMost = 16, kOfAThread = 4;
+  const int64_t workers = threads();
+  if (workers > 1 && images_ >= workers) lanes_ = std::min({images_, kMost, kOfAThread * workers});
   free_.push_back(bind());
 }
 
@@ -194,8 +198,8 @@ bool Sequence::reads(size_t input) const {
 
 void Sequence::run(const RunArgs& args) const {
   guarded([&] {
-    if (images_ == 1 || images_ < threads()) return run_images(args, 0, images_);
-    const int64_t grain = (images_ + lanes() - 1) / lanes();
+    if (lanes_ == 1) return run_images(args, 0, images_);
+    const int64_t grain = (images_ + lanes_ - 1) / lanes_;
     parallel_for(0, images_, grain, [&](int64_t begin, int64_t end) {
       RunArgs own = args;
       own.scratch = offset(args.scratch, begin / grain * scratch_bytes_);

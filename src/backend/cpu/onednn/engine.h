@@ -69,12 +69,13 @@ class Sequence final : public Kernel {
   // As a step: `f`, of one operand, over `count` f32 elements in place.
   void add_tail(StepFunction f, Place at, int64_t count, int64_t image_bytes);
   // All steps run once for each of `images`, so that what one leaves is still in the cache for the next. With
-  // no fewer images than threads each thread takes images of its own, always the same ones: cores may be far
-  // from each other's caches.
+  // no fewer images than threads (as of seal()) each thread takes images of its own, always the same ones:
+  // cores may be far from each other's caches.
   void repeat(int64_t images) { images_ = images; }
-  void seal();  // no more primitives; makes the first set of memory objects
+  // No more primitives; makes the first set of memory objects.
+  void seal();
 
-  int64_t scratch_bytes() const override { return scratch_bytes_ * lanes(); }
+  int64_t scratch_bytes() const override { return scratch_bytes_ * lanes_; }
   int64_t packed_bytes() const override { return packed_bytes_; }
   void run(const RunArgs& args) const override;
   bool reads(size_t input) const override;
@@ -88,16 +89,14 @@ class Sequence final : public Kernel {
   };
   struct Bound;  // memory objects and a stream of one running thread
   std::unique_ptr<Bound> bind() const;
-  static constexpr int64_t kLanes = 16;
-  int64_t lanes() const {
-    return std::min(images_, kLanes);
-  }  // images at the same time, each with scratch of its own
   void* address(const Argument& argument, const RunArgs& args, int64_t image) const;
   void run_images(const RunArgs& args, int64_t begin, int64_t end) const;
 
   std::vector<Step> steps_;
   std::vector<std::shared_ptr<const Tensor>> packed_;
-  int64_t scratch_bytes_ = 0, packed_bytes_ = 0, images_ = 1;  // scratch_bytes_: of one lane
+  // scratch_bytes_: of one lane. lanes_: shares of the images that may run at the same time, each with
+  // scratch of its own.
+  int64_t scratch_bytes_ = 0, packed_bytes_ = 0, images_ = 1, lanes_ = 1;
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<Bound>> free_;  // guarded by mutex_
 

@@ -2,11 +2,11 @@
 #include "backend/cuda/pool/excitation.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "backend/cuda/own/move_taps.h"
 #include "backend/cuda/own/steps.h"
 #include "ir/op.h"
+#include "tensor/transpose.h"
 
 namespace pelton::backend::cuda {
 namespace {
@@ -60,19 +60,6 @@ bool is_mean_of_places(const ir::Graph& g, ir::ValueId v, ir::ValueId x) {
   return axes == all;
 }
 
-// [rows, columns] to [columns, rows].
-Tensor transposed(const Tensor& t, int64_t rows, int64_t columns) {
-  Tensor out(t.dtype(), {columns, rows});
-  const auto size = static_cast<size_t>(bits(t.dtype()) / 8);
-  const auto* from = static_cast<const std::byte*>(t.data());
-  auto* to = static_cast<std::byte*>(out.mutable_data());
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t c = 0; c < columns; ++c)
-      std::memcpy(to + static_cast<size_t>(c * rows + r) * size,
-                  from + static_cast<size_t>(r * columns + c) * size, size);
-  return out;
-}
-
 }  // namespace
 
 int input_of(const ir::Graph& g, ir::ValueId v) {
@@ -120,7 +107,9 @@ Excitation::Excitation(const ExcitationForm& form, const Instance& instance, con
   const Tensor& w2 = instance.constants[static_cast<size_t>(form.w2)];
   g.fixed_weights = w2.defined() && instance.constants[static_cast<size_t>(form.w1)].defined();
   if (w2.defined())
-    w2_ = shared_packed(w2, "transposed", [&] { return upload(transposed(w2, g.c, g.hidden), "weights"); });
+    w2_ = shared_packed(w2, "transposed", [&] {
+      return upload(transposed(w2.reshaped({g.c, g.hidden})), "weights");
+    });
   else
     scratch_bytes_ = (static_cast<int64_t>(g.c) * g.hidden * elem_bytes(g.type) + 255) / 256 * 256;
   auto bias = [](const ExcitationForm::Bias& b) {
