@@ -12,7 +12,15 @@ using namespace ir;
 
 namespace {
 
+// Recurrent layers compute low where they run as they are; their steps, split, would be rounded one by one.
+bool is_recurrent(const Graph& g, NodeId id, const Context& context) {
+  const Node& n = g[id];
+  return (n.is("lstm") || n.is("gru") || n.is("rnn")) && context.target.kind != device::Kind::cpu &&
+         context.oracle && context.oracle->refuse(g, id).empty() && g.type(n.outputs[0]).dtype == DType::f32;
+}
+
 bool is_anchor(const Graph& g, NodeId id, const Context& context) {
+  if (is_recurrent(g, id, context)) return true;
   const Node& n = g[id];
   return (n.is("conv") || n.is("matmul") || n.is("conv_transpose") || n.is("attention") ||
           n.is("conv_backward_data") || n.is("conv_backward_weights") ||

@@ -47,7 +47,7 @@ std::string refuse(const ir::Graph& graph, ir::NodeId id, const device::Target&)
   return {};
 }
 
-Recurrence recurrence_of(const Instance& instance, const device::Target& target) {
+Recurrence recurrence_of(const Instance& instance) {
   const ir::Node& n = instance.node();
   const Dims &x = instance.inputs[at::x].dims, &r = instance.inputs[at::r].dims;
   Recurrence p;
@@ -68,15 +68,17 @@ Recurrence recurrence_of(const Instance& instance, const device::Target& target)
   const std::vector<ir::RnnActivation> all = ir::rnn_activations(n, ir::rnn_directions(n));
   const size_t each = all.size() / ir::rnn_directions(n);
   for (size_t i = 0; i < all.size(); ++i) p.functions[i / each][i % each] = function_of(all[i]);
-  p.multiprocessors = multiprocessors(target);
+  // All blocks run at the same time: what is there counts, not what the plan was made for.
+  int gpu = 0;
+  PELTON_CUDA(cudaGetDevice(&gpu));
+  PELTON_CUDA(cudaDeviceGetAttribute(&p.multiprocessors, cudaDevAttrMultiProcessorCount, gpu));
   if (instance.has(at::lengths)) p.length_bytes = bits(instance.inputs[at::lengths].dtype) / 8;
   return p;
 }
 
 class RecurrentKernel final : public Kernel {
  public:
-  RecurrentKernel(const Instance& instance, const device::Target& target)
-      : p_(recurrence_of(instance, target)) {
+  RecurrentKernel(const Instance& instance, const device::Target& target) : p_(recurrence_of(instance)) {
     const int64_t inputs = instance.inputs[at::x].dims[2];
     MatmulProblem m;
     m.in = instance.inputs[at::x].dtype;

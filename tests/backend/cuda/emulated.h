@@ -20,6 +20,8 @@
 #include <utility>
 #include <vector>
 
+#include "backend/cuda/own/tagged.h"
+
 #undef __device__
 #undef __global__
 #undef __shared__
@@ -77,9 +79,12 @@ class Emulation {
       makecontext(&f->context, &Emulation::enter, 0);
       fibers_.push_back(std::move(f));
     }
-    // The last warp that can go on, again and again: the last block ends as early as it may.
-    for (size_t w = warps_.size(); w-- > 0;)
-      if (resume_warp(w)) w = warps_.size();
+    // The last warp that can go on, again and again: the last block ends as early as it may. Those that look
+    // for something go on when nobody else can.
+    do {
+      for (size_t w = warps_.size(); w-- > 0;)
+        if (resume_warp(w)) w = warps_.size();
+    } while (wake_lookers());
   }
   int outside() const { return outside_; }  // copies from memory that was not allowed
 
@@ -98,6 +103,12 @@ class Emulation {
   unsigned char* shared(size_t block) {
     return reinterpret_cast<unsigned char*>(blocks_[block].shared.data());
   }
+  void look_again() {
+    const size_t mine = now_;
+    fibers_[mine]->looks = fibers_[mine]->at_barrier = true;
+    while (fibers_[mine]->looks) swapcontext(&fibers_[mine]->context, &main_);
+  }
+  int stuck() const { return stuck_; }  // runs that ended with threads that look for what never comes
   void cluster_arrive() {
     fiber().arrived_at = cluster_.generation;
     if (++cluster_.arrived < fibers_.size()) return;
@@ -132,13 +143,13 @@ class Emulation {
     return all;
   }
 
-  void copy(void* to, const void* from, bool there) {
-    Copy c{to, {}};
+  void copy(void* to, const void* from, bool there, size_t size = 16) {
+    Copy c{to, size, {}};
     const auto* first = static_cast<const std::byte*>(from);
     bool inside = !there;
-    for (const auto& [start, bytes] : allowed_) inside |= first >= start && first + 16 <= start + bytes;
+    for (const auto& [start, bytes] : allowed_) inside |= first >= start && first + size <= start + bytes;
     outside_ += !inside;
-    if (there && inside) std::memcpy(c.bytes, from, 16);
+    if (there && inside) std::memcpy(c.bytes, from, size);
     fiber().open.push_back(c);
   }
   void commit() {
@@ -147,7 +158,7 @@ class Emulation {
   }
   void arrive(size_t left) {
     for (auto& groups = fiber().groups; groups.size() > left; groups.pop_front())
-      for (const Copy& c : groups.front()) std::memcpy(c.to, c.bytes, 16);
+      for (const Copy& c : groups.front()) std::memcpy(c.to, c.bytes, c.size);
   }
 
  private:
@@ -157,6 +168,7 @@ class Emulation {
   };
   struct Copy {
     void* to;
+    size_t size;
     std::byte bytes[16];
   };
   struct Fiber {
@@ -164,7 +176,7 @@ class Emulation {
     std::unique_ptr<std::byte[]> stack;
     std::vector<Copy> open;
     std::deque<std::vector<Copy>> groups;
-    bool done = false, at_barrier = false, waits_for_cluster = false;
+    bool done = false, at_barrier = false, waits_for_cluster = false, looks = false;
     size_t arrived_at = 0;
   };
   struct Block {
@@ -193,6 +205,25 @@ class Emulation {
     }
     return any;
   }
+  // Whether any did and something has happened since the last time.
+  bool wake_lookers() {
+    size_t looking = 0, over = 0;
+    for (const auto& f : fibers_) {
+      looking += f->looks;
+      over += f->done;
+    }
+    if (looking == 0) return false;
+    const std::pair now{looking, over};
+    rounds_ = now == last_ ? rounds_ + 1 : 0;
+    last_ = now;
+    if (rounds_ > 1000) {
+      ++stuck_;
+      return false;
+    }
+    for (const auto& f : fibers_)
+      if (f->looks) f->looks = f->at_barrier = false;
+    return true;
+  }
   static void enter() {
     Emulation& e = current();
     const size_t mine = e.now_;
@@ -220,7 +251,8 @@ class Emulation {
   const std::function<void()>* thread_ = nullptr;
   size_t now_ = 0;
   std::vector<std::pair<const std::byte*, size_t>> allowed_;
-  int outside_ = 0;
+  int outside_ = 0, stuck_ = 0, rounds_ = 0;
+  std::pair<size_t, size_t> last_;  // threads that looked and that were over when lookers were woken
 };
 
 static inline void let_next_start() {}
@@ -230,6 +262,9 @@ static inline void __syncthreads() {
 }
 static inline void copy_16(void* to, const void* from, bool there) {
   Emulation::current().copy(to, from, there);
+}
+static inline void copy_4(void* to, const void* from) {
+  Emulation::current().copy(to, from, true, 4);
 }
 static inline void commit_copies() {
   Emulation::current().commit();
@@ -262,16 +297,24 @@ const T* in_block(const T* mine, int rank) {
 }
 
 // Blocks of one grid, run as a cluster.
-struct BlocksBarrier {
-  BlocksBarrier(unsigned*, unsigned) {}
-  void arrive() { cluster_arrive(); }
-  void wait() { cluster_wait(); }
-};
-static inline float load_fresh(const float* p) {
-  return *p;
+static inline void publish(Tagged* to, float value, uint32_t tag) {
+  *to = {value, tag};
 }
-static inline void load_fresh_4(const float* p, float (&out)[4]) {
-  for (size_t i = 0; i < 4; ++i) out[i] = p[i];
+static inline bool take_tagged(const Tagged* from, uint32_t tag, float& value) {
+  value = from->value;
+  return from->tag == tag;
+}
+static inline bool take_tagged_4(const Tagged* from, uint32_t tag, float (&values)[4]) {
+  bool all = true;
+  for (size_t i = 0; i < 4; ++i) all &= take_tagged(from + i, tag, values[i]);
+  return all;
+}
+static inline void look_again() {
+  Emulation::current().look_again();
+}
+static inline float to_tf32(float x) {
+  const uint32_t bits = std::bit_cast<uint32_t>(x);
+  return std::bit_cast<float>((bits + (1u << 12)) & ~((1u << 13) - 1));
 }
 static inline float from_lane(float x, int difference) {
   const auto lane = static_cast<size_t>(threadIdx.x % 32 ^ difference);
@@ -296,6 +339,7 @@ struct EmulatedValue {
   static float of(uint16_t bits) { return bf16_value(bits); }
 };
 
+// A product of 16x8x16 of 16 bits, of 16x8x8 of f32.
 template <class T>
 void multiply_add(float (&sums)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   struct Given {
@@ -303,14 +347,19 @@ void multiply_add(float (&sums)[4], const uint32_t (&a)[4], uint32_t b0, uint32_
   };
   const auto all = Emulation::current().exchange(Given{{a[0], a[1], a[2], a[3]}, {b0, b1}});
   const auto lane = static_cast<size_t>(threadIdx.x % 32);
-  auto half = [](uint32_t pair, size_t i) {
-    return EmulatedValue<T>::of(static_cast<uint16_t>(pair >> (16 * i)));
+  constexpr size_t kWord = 4 / sizeof(T);
+  auto number = [](uint32_t word, size_t i) {
+    if constexpr (sizeof(T) == 4)
+      return (void)i, std::bit_cast<float>(word);
+    else
+      return EmulatedValue<T>::of(static_cast<uint16_t>(word >> (16 * i)));
   };
   for (size_t e = 0; e < 4; ++e) {
     const size_t row = lane / 4 + e / 2 * 8, column = lane % 4 * 2 + e % 2;
-    for (size_t k = 0; k < 16; ++k) {
-      const float left = half(all[row % 8 * 4 + k % 8 / 2].a[row / 8 + k / 8 * 2], k % 2);
-      const float right = half(all[column * 4 + k % 8 / 2].b[k / 8], k % 2);
+    for (size_t k = 0; k < 8 * kWord; ++k) {
+      const size_t at = k % (4 * kWord) / kWord, far = k / (4 * kWord);
+      const float left = number(all[row % 8 * 4 + at].a[row / 8 + far * 2], k % kWord);
+      const float right = number(all[column * 4 + at].b[far], k % kWord);
       sums[e] += left * right;
     }
   }

@@ -23,9 +23,9 @@ const Registry& own_registry() {
   return *registry;
 }
 
-std::string refuse_value(const Graph& g, ValueId v) {
+std::string refuse_value(const Graph& g, ValueId v, const Symbols& symbols) {
   const Type& t = g.type(v);
-  if (!t.is_tensor() || t.dtype == DType::string || !t.ranked || !as_dims(t.shape))
+  if (!t.is_tensor() || t.dtype == DType::string || !t.ranked || !known(t.shape, symbols))
     return cat("graph '", g.name, "' has the value ", g.label(v), " of type ", t.str());
   return {};
 }
@@ -37,19 +37,19 @@ TensorSpec spec_of(const Graph& g, ValueId v) {
 
 }  // namespace
 
-std::string refuse_body(const Graph& body, const device::Target& target) {
+std::string refuse_body(const Graph& body, const device::Target& target, const Symbols& symbols) {
   if (!body.slots.empty()) return cat("graph '", body.name, "' has state");
   if (!body.checks.empty()) return cat("graph '", body.name, "' has sizes that its run checks");
   for (const auto* values : {&body.inputs, &body.outputs})
     for (ValueId v : *values) {
-      if (std::string why = refuse_value(body, v); !why.empty()) return why;
+      if (std::string why = refuse_value(body, v, symbols); !why.empty()) return why;
       if (!body.type(v).layout.is_plain()) return cat("graph '", body.name, "' takes or yields a layout");
     }
   for (NodeId id : body.order()) {
     const Node& n = body[id];
     if (n.op->effects != Effects::pure) return cat(body.describe(id), " has effects");
     for (ValueId v : n.outputs)
-      if (std::string why = refuse_value(body, v); !why.empty()) return why;
+      if (std::string why = refuse_value(body, v, symbols); !why.empty()) return why;
     const runtime::Choice choice = runtime::choose(body, id, own_registry(), target);
     if (choice.implementation == runtime::kNothing) continue;
     const Implementation* found = own_registry().find(choice.implementation);

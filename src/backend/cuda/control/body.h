@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sub-graph of control flow as kernels on the device: of fixed sizes, its values in a piece of the outer
+// A sub-graph of control flow as kernels on the device, at exact sizes, its values in a piece of the outer
 // node's scratch.
 #pragma once
 
+#include "backend/cuda/control/sizes.h"
 #include "backend/cuda/own/host.h"
 #include "ir/graph.h"
 
 namespace pelton::backend::cuda {
 
-// "" if every node of the graph has a kernel on the device and every size is fixed, else the reason.
-std::string refuse_body(const ir::Graph& body, const device::Target& target);
+// "" if every node of the graph has a kernel on the device and every size is made of `symbols`, else the
+// reason.
+std::string refuse_body(const ir::Graph& body, const device::Target& target, const Symbols& symbols);
 
 class Body {
  public:
+  // Of fixed sizes.
   Body(ir::GraphPtr body, const device::Target& target, int threads);
   int64_t scratch_bytes() const { return scratch_bytes_; }
   int64_t packed_bytes() const;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/control/conditional.h"
 
+#include <cstdlib>
+#include <string_view>
+
 #include "ir/op.h"
 
 namespace pelton::backend::cuda {
@@ -100,19 +103,26 @@ bool same_form(const ir::Type& a, const ir::Type& b) {
   return a.dtype == b.dtype && a.shape == b.shape && a.layout == b.layout;
 }
 
-std::string refuse_plain(const ir::Graph& graph, ir::NodeId node) {
+std::string refuse_plain(const ir::Graph& graph, ir::NodeId node, const Symbols& symbols) {
+  auto fits = [&](const ir::Type& t) {
+    return t.is_tensor() && t.ranked && t.layout.is_plain() && known(t.shape, symbols);
+  };
   for (ir::ValueId v : graph[node].inputs)
-    if (v &&
-        (!graph.type(v).is_tensor() || !graph.type(v).layout.is_plain() || !as_dims(graph.type(v).shape)))
-      return cat("takes ", graph.type(v).str());
+    if (v && !fits(graph.type(v))) return cat("takes ", graph.type(v).str());
   for (ir::ValueId v : graph[node].outputs)
-    if (!graph.type(v).is_tensor() || !graph.type(v).layout.is_plain() || !as_dims(graph.type(v).shape))
-      return cat("yields ", graph.type(v).str());
+    if (!fits(graph.type(v))) return cat("yields ", graph.type(v).str());
   return {};
 }
 
-ir::GraphPtr graph_of(const ir::Node& n, std::string_view attr) {
-  return std::get<ir::GraphPtr>(n.attr(attr));
+ir::GraphPtr body_of(const Instance& instance, std::string_view attr) {
+  return at_sizes(instance.node().get_graph(attr), instance.symbols);
+}
+
+Symbols open_sizes(const ir::Graph& graph, ir::NodeId node) {
+  // Not proven on a GPU yet: off unless asked for.
+  const char* wanted = std::getenv("PELTON_CUDA_RECURRENT");
+  if (!wanted || std::string_view(wanted) != "1") return {};
+  return symbols_of_operands(graph, node);
 }
 
 }  // namespace pelton::backend::cuda

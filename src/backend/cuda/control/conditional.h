@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "backend/cuda/control/sizes.h"
 #include "backend/cuda/own/host.h"
 #include "ir/graph.h"
 
@@ -24,8 +25,11 @@ void add_conditional(cudaStream_t stream, cudaGraphConditionalHandle handle,
 void copy(void* to, const void* from, int64_t bytes, cudaStream_t stream);
 
 bool same_form(const ir::Type& a, const ir::Type& b);
-// "" if the node takes and yields plain tensors of fixed sizes, else the reason.
-std::string refuse_plain(const ir::Graph& graph, ir::NodeId node);
-ir::GraphPtr graph_of(const ir::Node& node, std::string_view attr);
+// "" if the node takes and yields plain tensors of sizes made of `symbols`, else the reason.
+std::string refuse_plain(const ir::Graph& graph, ir::NodeId node, const Symbols& symbols);
+// The sub-graph at the sizes of the instance.
+ir::GraphPtr body_of(const Instance& instance, std::string_view attr);
+// Symbols whose values a loop or scan may have in its sizes.
+Symbols open_sizes(const ir::Graph& graph, ir::NodeId node);
 
 }  // namespace pelton::backend::cuda

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // if, loop and scan as conditional nodes of the graph that is recorded: which branch runs, and how often a
-// body runs, is found on the device without the host. Sizes are fixed; what has others, or holds a node
-// without a kernel here, runs on the host.
+// body runs, is found on the device without the host. A body with a node that has no kernel here, or with
+// sizes that nobody knows before, runs on the host.
 #include <algorithm>
 
 #include "backend/cuda/control/body.h"
@@ -16,11 +16,12 @@ namespace {
 
 // --- if
 
+// An `if` may have a branch that cannot run at the sizes of a run: they are fixed.
 std::string refuse_if(const ir::Graph& graph, ir::NodeId node, const device::Target& target) {
-  if (std::string why = refuse_plain(graph, node); !why.empty()) return why;
+  if (std::string why = refuse_plain(graph, node, {}); !why.empty()) return why;
   for (const char* branch : {"then", "else"}) {
     const ir::Graph& body = graph[node].get_graph(branch);
-    if (std::string why = refuse_body(body, target); !why.empty()) return why;
+    if (std::string why = refuse_body(body, target, {}); !why.empty()) return why;
     for (size_t i = 0; i < graph[node].outputs.size(); ++i)
       if (!same_form(body.type(body.outputs[i]), output_type(graph, node, i)))
         return "has branches that yield different sizes";
@@ -29,8 +30,8 @@ std::string refuse_if(const ir::Graph& graph, ir::NodeId node, const device::Tar
 }
 
 std::unique_ptr<Kernel> prepare_if(const Instance& instance, const device::Target& target) {
-  auto then = std::make_shared<Body>(graph_of(instance.node(), "then"), target, instance.threads),
-       otherwise = std::make_shared<Body>(graph_of(instance.node(), "else"), target, instance.threads);
+  auto then = std::make_shared<Body>(body_of(instance, "then"), target, instance.threads),
+       otherwise = std::make_shared<Body>(body_of(instance, "else"), target, instance.threads);
   KernelNeeds needs;
   needs.scratch_bytes = std::max(then->scratch_bytes(), otherwise->scratch_bytes());
   return make_kernel(
@@ -54,25 +55,26 @@ std::unique_ptr<Kernel> prepare_if(const Instance& instance, const device::Targe
 // --- loop
 
 std::string refuse_loop(const ir::Graph& graph, ir::NodeId node, const device::Target& target) {
-  if (std::string why = refuse_plain(graph, node); !why.empty()) return why;
+  const Symbols symbols = open_sizes(graph, node);
+  if (std::string why = refuse_plain(graph, node, symbols); !why.empty()) return why;
   const ir::Node& n = graph[node];
   if (!n.inputs.empty() && n.inputs[0])
     if (const DType t = input_type(graph, node, 0).dtype; t != DType::i64 && t != DType::i32)
       return cat("has a trip count of type ", name(t));
   const ir::Graph& body = n.get_graph("body");
-  if (std::string why = refuse_body(body, target); !why.empty()) return why;
+  if (std::string why = refuse_body(body, target, symbols); !why.empty()) return why;
   const auto carried = static_cast<size_t>(n.get_int("carried"));
   for (size_t i = 0; i < carried; ++i)
-    if (!same_form(body.type(body.inputs[2 + i]), body.type(body.outputs[1 + i])) ||
-        !same_form(body.type(body.inputs[2 + i]), output_type(graph, node, i)))
-      return "carries a value of changing size";
+    for (const ir::Type* t :
+         {&input_type(graph, node, 2 + i), &body.type(body.outputs[1 + i]), &output_type(graph, node, i)})
+      if (!same_form(body.type(body.inputs[2 + i]), *t)) return "carries a value of changing size";
   return {};
 }
 
 class LoopKernel final : public Kernel {
  public:
   LoopKernel(const Instance& instance, const device::Target& target)
-      : body_(graph_of(instance.node(), "body"), target, instance.threads),
+      : body_(body_of(instance, "body"), target, instance.threads),
         carried_(static_cast<size_t>(instance.node().get_int("carried"))),
         trip_bytes_(instance.has(0) ? bits(instance.inputs[0].dtype) / 8 : 0) {
     for (size_t i = 0; i < carried_; ++i) {

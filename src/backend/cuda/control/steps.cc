@@ -17,10 +17,11 @@ int64_t aligned(int64_t bytes) {
 }
 
 std::string refuse(const ir::Graph& graph, ir::NodeId id, const device::Target& target) {
-  if (std::string why = refuse_plain(graph, id); !why.empty()) return why;
+  const Symbols symbols = open_sizes(graph, id);
+  if (std::string why = refuse_plain(graph, id, symbols); !why.empty()) return why;
   const ir::Node& n = graph[id];
   const ir::Graph& body = n.get_graph("body");
-  if (std::string why = refuse_body(body, target); !why.empty()) return why;
+  if (std::string why = refuse_body(body, target, symbols); !why.empty()) return why;
   const auto carried = static_cast<size_t>(n.get_int("carried"));
   for (size_t i = 0; i < carried; ++i)
     for (const ir::Type* t :
@@ -46,7 +47,7 @@ Slices slices_of(const ir::Node& n, std::string_view axes, std::string_view reve
 class ScanKernel final : public Kernel {
  public:
   ScanKernel(const Instance& instance, const device::Target& target)
-      : body_(graph_of(instance.node(), "body"), target, instance.threads) {
+      : body_(body_of(instance, "body"), target, instance.threads) {
     const ir::Node& n = instance.node();
     carried_ = static_cast<size_t>(n.get_int("carried"));
     const auto scanned = static_cast<size_t>(n.get_int("scanned"));

@@ -29,7 +29,9 @@ cudaError_t start_type(const Recurrence& p, const RecurrenceShares& s, cudaStrea
   if (s.way == Way::one_kept) return start<T, Way::one_kept>(p, s, stream);
   if (s.way == Way::one_read) return start<T, Way::one_read>(p, s, stream);
   if (s.way == Way::eight_read) return start<T, Way::eight_read>(p, s, stream);
-  return start < T, sizeof(T) == 2 ? Way::tensor : Way::eight_kept > (p, s, stream);
+  if (s.way == Way::tensor) return start<T, Way::tensor>(p, s, stream);
+  if constexpr (sizeof(T) == 4) return start<T, Way::eight_kept>(p, s, stream);
+  return cudaErrorInvalidConfiguration;  // 16 bits have no such way
 }
 
 // Clocks of a step, roughly.
@@ -39,7 +41,7 @@ double clocks(const Recurrence& p, const RecurrenceShares& s) {
   const double products = static_cast<double>(at.all_rows) * s.tile * at.pitch;
   // Bound by reads of shared memory: 6 of a product of 16x8x16, 48 of 4 rows by 8 entries by 128 units, 20 of
   // 4 rows by one.
-  const double multiply = on_tensor_cores(s.way)        ? products / (16 * 8 * 16) * 6
+  const double multiply = on_tensor_cores(s.way)        ? products / (16 * 8 * (bytes == 4 ? 8 : 16)) * 6
                           : entries_at_once(s.way) == 8 ? products / (4 * 8 * 128) * 55
                                                         : products / (4 * 128) * 22;
   const double take = static_cast<double>(s.tile) * at.pitch * 4 / 48;
@@ -50,7 +52,7 @@ double clocks(const Recurrence& p, const RecurrenceShares& s) {
 // Warps without rows of their own share out the sums of the others.
 int splits_of(const Recurrence& p, const RecurrenceShares& s) {
   const int row_tiles = (p.gates() * s.units + 15) / 16, groups = (s.tile + 31) / 32;
-  return std::clamp(kRecurrenceWarps / (row_tiles * groups), 1, (p.hidden + 15) / 16);
+  return std::clamp(kRecurrenceWarps / (row_tiles * groups), 1, std::clamp(p.hidden / 32, 1, 4));
 }
 
 }  // namespace
@@ -70,7 +72,7 @@ RecurrenceShares recurrence_shares(const Recurrence& p) {
     best = s;
     fewest = cost;
   };
-  const int limit = std::min({most, p.batch, kRecurrenceCounters / p.directions});
+  const int limit = std::min(most, p.batch);
   for (int groups = 1; groups <= limit; ++groups) {
     RecurrenceShares s;
     s.entries = (p.batch + groups - 1) / groups;
@@ -78,8 +80,8 @@ RecurrenceShares recurrence_shares(const Recurrence& p) {
     if (s.groups != groups) continue;
     s.units = (p.hidden + most / groups - 1) / (most / groups);
     s.blocks = (p.hidden + s.units - 1) / s.units;
-    for (const Way way : {Way::one_kept, p.type == Elem::f32 ? Way::eight_kept : Way::tensor, Way::one_read,
-                          Way::eight_read}) {
+    for (const Way way : {Way::one_kept, p.type == Elem::f32 && !p.tf32 ? Way::eight_kept : Way::tensor,
+                          Way::one_read, Way::eight_read}) {
       s.way = way;
       const int step = entries_at_once(way);
       if (step > 1 && s.entries == 1) continue;
@@ -93,14 +95,21 @@ RecurrenceShares recurrence_shares(const Recurrence& p) {
   return best;
 }
 
+namespace {
+int64_t tagged_bytes(const Recurrence& p) {
+  return static_cast<int64_t>(sizeof(Tagged)) * (p.phases() + 1) * p.directions * p.batch * p.hidden;
+}
+}  // namespace
+
 int64_t recurrence_scratch_bytes(const Recurrence& p) {
-  return 4 * (kRecurrenceCounters + int64_t{4} * p.directions * p.batch * p.hidden);
+  return tagged_bytes(p) + int64_t{4} * p.directions * p.batch * p.hidden;
 }
 
 cudaError_t recurrence(const Recurrence& p, cudaStream_t stream) {
   const RecurrenceShares s = recurrence_shares(p);
   if (s.shared_bytes == 0) return cudaErrorInvalidConfiguration;
-  const cudaError_t status = cudaMemsetAsync(p.scratch, 0, sizeof(unsigned) * kRecurrenceCounters, stream);
+  const cudaError_t status =
+      cudaMemsetAsync(p.scratch, kNoTag & 255, static_cast<size_t>(tagged_bytes(p)), stream);
   if (status != cudaSuccess) return status;
   if (p.type == Elem::f16) return start_type<__half>(p, s, stream);
   if (p.type == Elem::bf16) return start_type<__nv_bfloat16>(p, s, stream);

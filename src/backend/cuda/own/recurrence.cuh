@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "backend/cuda/own/recurrence.h"
+#include "backend/cuda/own/tagged.h"
 
 #ifdef __CUDACC__
 #define PELTON_UNROLL _Pragma("unroll")
@@ -16,7 +17,7 @@
 
 namespace pelton::backend::cuda {
 
-constexpr int kRecurrenceThreads = 256, kRecurrenceWarps = kRecurrenceThreads / 32;
+constexpr int kRecurrenceThreads = 512, kRecurrenceWarps = kRecurrenceThreads / 32;
 constexpr int kRecurrenceRows = 4;  // rows of R that a warp sums up at a time, but on tensor cores
 
 __host__ __device__ constexpr bool on_tensor_cores(RecurrenceWay w) {
@@ -34,30 +35,25 @@ __host__ __device__ constexpr int entries_at_once(RecurrenceWay w) {
 struct RecurrenceLayout {
   int rows, all_rows;  // gates * units; with those that are read behind them
   int pitch;           // elements from state to state and from row to row, a multiple of 4
-  int ready_pitch;     // of an entry: what is added to its sums, then its cells and states
-  int64_t sums, ready, constants, weights;
+  int64_t sums, ready, own, constants, weights;
   int64_t bytes;
   __host__ __device__ RecurrenceLayout(const Recurrence& p, const RecurrenceShares& s) {
-    const bool tensor = on_tensor_cores(s.way);
-    const int step = tensor ? 16 : kRecurrenceRows;
+    const bool tensor = on_tensor_cores(s.way), wide = p.type == Elem::f32;
+    const int step = tensor ? 16 : kRecurrenceRows, depth = wide ? 8 : 16;
     rows = p.gates() * s.units;
     // The second phase starts at any row.
     all_rows = (rows + step - 1) / step * step + (p.phases() == 2 ? step : 0);
     // Eight rows of a tensor core's operand lie in different banks.
-    pitch = tensor ? (p.hidden + 15) / 16 * 16 + 8 : (p.hidden + 3) / 4 * 4;
-    ready_pitch = rows + 2 * s.units;
-    sums = static_cast<int64_t>(s.tile) * pitch / (tensor ? 2 : 1);
-    ready = sums + static_cast<int64_t>(s.splits) * s.tile * all_rows;
-    constants = ready + static_cast<int64_t>(s.tile) * ready_pitch;
+    pitch = tensor ? (p.hidden + depth - 1) / depth * depth + depth / 2 : (p.hidden + 3) / 4 * 4;
+    sums = static_cast<int64_t>(s.tile) * pitch / (tensor && !wide ? 2 : 1);
+    ready = sums + static_cast<int64_t>(s.splits) * s.tile * all_rows;  // two of [tile, rows]
+    own = ready + int64_t{2} * s.tile * rows;                           // [tile, cell or state, units]
+    constants = own + int64_t{2} * s.tile * s.units;
     weights = (constants + 2 * rows + 3 * s.units + 3) / 4 * 4;
-    const int64_t row_bytes = static_cast<int64_t>(pitch) * (p.type == Elem::f32 ? 4 : 2);
+    const int64_t row_bytes = static_cast<int64_t>(pitch) * (wide ? 4 : 2);
     bytes = weights * 4 + (keeps_rows(s.way) ? all_rows * row_bytes : 0);
   }
 };
-
-// Scratch after the counters, in floats: states before and after a step, cells (of gru: update gates) and
-// reset states, [D, N, H] each.
-constexpr int kRecurrenceCounters = 1024;
 
 __device__ __noinline__ inline float cell_function(const CellFunction& f, float x) {
   using F = CellFunction;
@@ -114,26 +110,35 @@ class RecurrenceBlock {
     state_bias = input_bias + at.rows;
     peepholes = state_bias + at.rows;
     weights = reinterpret_cast<T*>(floats + at.weights);
+    own = floats + at.own;
     each = static_cast<int64_t>(p.directions) * p.batch * h;
-    exchanged = reinterpret_cast<float*>(static_cast<unsigned*>(p.scratch) + kRecurrenceCounters);
-    cells = exchanged + 2 * each;
-    reset = exchanged + 3 * each;
+    exchanged = static_cast<Tagged*>(p.scratch);
+    reset = exchanged + 2 * each;
+    cells = reinterpret_cast<float*>(exchanged + (p.phases() + 1) * each);
+    alone = entries <= s.tile;
   }
 
-  __device__ void run(BlocksBarrier barrier) {
+  __device__ void run() {
     start();
-    __syncthreads();
-    barrier.arrive();
-    for (int k = 0; k < p.steps; ++k) {
-      const int t = backwards ? p.steps - 1 - k : k;
+    if (alone && p.steps > 0) fetch(0, entries, 0);
+    for (int k = 0; k < p.steps; ++k)
       for (int phase = 0; phase < p.phases(); ++phase) {
         // The reset gru: update and reset gates, then the candidate.
         const int first = phase * 2 * s.units, last = p.phases() == 2 && phase == 0 ? 2 * s.units : at.rows;
         for (int tile = 0; tile < entries; tile += s.tile) {
           const int count = entries - tile < s.tile ? entries - tile : s.tile;
-          make_ready(tile, count, t, state_before(k));
-          if (tile == 0) barrier.wait();
-          take_states(phase == 0 ? state_before(k) : reset, tile, count);
+          // What is added to the sums is on its way a step ahead, where nothing else needs its place.
+          if (!alone) {
+            fetch(tile, count, k);
+            take_own(tile, count, k);
+          } else if (phase == 0 && k + 1 < p.steps) {
+            fetch(0, entries, k + 1);
+          }
+          take_states(phase == 0 ? state_before(k) : reset, tile, count, static_cast<uint32_t>(k));
+          if (alone && phase == 0 && k + 1 < p.steps)
+            wait_copies<1>();
+          else
+            wait_copies<0>();
           __syncthreads();
           if constexpr (kTensor)
             multiply_on_tensor_cores(first, last);
@@ -141,17 +146,17 @@ class RecurrenceBlock {
             multiply(first, last);
           __syncthreads();
           for (int q = threadIdx.x; q < count * units; q += kRecurrenceThreads)
-            update(tile, q / units, q % units, t, phase, state_before(k + 1));
+            update(tile, q / units, q % units, k, phase);
           __syncthreads();
         }
-        barrier.arrive();
       }
-    }
-    finish(state_before(p.steps));
+    finish();
   }
 
  private:
-  __device__ float* state_before(int k) const { return exchanged + k % 2 * each; }
+  // Tagged with k.
+  __device__ Tagged* state_before(int k) const { return exchanged + k % 2 * each; }
+  __device__ int time_of(int k) const { return backwards ? p.steps - 1 - k : k; }
   __device__ int64_t place(int entry, int unit) const {  // in [D, N, H]
     return (static_cast<int64_t>(direction) * p.batch + first_entry + entry) * h + first_unit + unit;
   }
@@ -192,6 +197,7 @@ class RecurrenceBlock {
       for (int i = threadIdx.x; i < at.all_rows * (at.pitch / 4); i += kRecurrenceThreads) {
         float four[4];
         row_of_r(i / (at.pitch / 4), i % (at.pitch / 4), four);
+        round(four);
         store_v<4>(weights + static_cast<int64_t>(i) * 4, four);
       }
     // Each thread those units that it updates.
@@ -199,44 +205,77 @@ class RecurrenceBlock {
       const int count = entries - tile < s.tile ? entries - tile : s.tile;
       for (int q = threadIdx.x; q < count * units; q += kRecurrenceThreads) {
         const int64_t i = place(tile + q / units, q % units);
-        state_before(0)[i] = element(p.h0, i);
         cells[i] = element(p.c0, i);
+        publish(state_before(0) + i, element(p.h0, i), 0);
+      }
+    }
+    if (alone) take_own(0, entries, 0);
+  }
+
+  // What is added to the sums of step k for entries from `tile` on starts to be copied.
+  __device__ void fetch(int tile, int count, int k) {
+    const int64_t columns = static_cast<int64_t>(p.directions) * gates * h;
+    float* const to = ready + static_cast<int64_t>(k % 2) * s.tile * at.rows;
+    for (int n = threadIdx.x / 32; n < count; n += kRecurrenceWarps) {
+      const int64_t line = static_cast<int64_t>(time_of(k)) * p.batch + first_entry + tile + n;
+      const float* from =
+          p.projected + line * columns + static_cast<int64_t>(direction) * gates * h + first_unit;
+      for (int g = 0; g < gates; ++g, from += h)
+        for (int unit = threadIdx.x % 32; unit < units; unit += 32)
+          copy_4(to + n * at.rows + g * s.units + unit, from + unit);
+    }
+    commit_copies();
+  }
+
+  // Cells and states of this block before step k, each written by the thread that takes it.
+  __device__ void take_own(int tile, int count, int k) {
+    for (int q = threadIdx.x; q < count * units; q += kRecurrenceThreads) {
+      const int64_t i = place(tile + q / units, q % units);
+      float* const to = own + q / units * 2 * s.units + q % units;
+      to[0] = cells[i];
+      to[s.units] = state_before(k)[i].value;
+    }
+  }
+
+  static __device__ void round(float (&x)[4]) {
+    if constexpr (kTensor && sizeof(T) == 4) {
+      PELTON_UNROLL
+      for (int e = 0; e < 4; ++e) x[e] = to_tf32(x[e]);
+    }
+  }
+
+  // A warp takes whole entries, so many pieces of them at once.
+  __device__ void take_states(const Tagged* from, int tile, int count, uint32_t tag) {
+    constexpr int kPieces = 4;
+    const int lane = threadIdx.x % 32;
+    for (int n = threadIdx.x / 32; n < s.tile; n += kRecurrenceWarps) {
+      const Tagged* const entry =
+          from + (static_cast<int64_t>(direction) * p.batch + first_entry + tile + n) * h;
+      for (int v = lane; v < at.pitch / 4; v += 32 * kPieces) {
+        float four[kPieces][4] = {};
+        for (bool all = n >= count; !all;) {
+          all = true;
+          PELTON_UNROLL
+          for (int i = 0; i < kPieces; ++i) all &= take_piece(entry, v + 32 * i, tag, four[i]);
+          if (!all) look_again();
+        }
+        PELTON_UNROLL
+        for (int i = 0; i < kPieces; ++i) {
+          if (v + 32 * i >= at.pitch / 4) break;
+          round(four[i]);
+          store_v<4>(static_cast<State*>(states) + static_cast<int64_t>(n) * at.pitch + 4 * (v + 32 * i),
+                     four[i]);
+        }
       }
     }
   }
-
-  // What is added to the sums of step t, cells and states of this block: before others have arrived.
-  __device__ void make_ready(int tile, int count, int t, const float* before) {
-    const int64_t columns = static_cast<int64_t>(p.directions) * gates * h;
-    for (int i = threadIdx.x; i < count * at.rows; i += kRecurrenceThreads) {
-      const int n = i / at.rows, row = i % at.rows, unit = row % s.units;
-      const int64_t line = static_cast<int64_t>(t) * p.batch + first_entry + tile + n;
-      const int64_t column =
-          (static_cast<int64_t>(direction) * gates + row / s.units) * h + first_unit + unit;
-      ready[n * at.ready_pitch + row] =
-          unit < units ? p.projected[line * columns + column] + input_bias[row] : 0.0f;
-    }
-    // Written by this very thread.
-    for (int q = threadIdx.x; q < count * units; q += kRecurrenceThreads) {
-      const int64_t i = place(tile + q / units, q % units);
-      float* const own = ready + q / units * at.ready_pitch + at.rows + q % units;
-      own[0] = cells[i];
-      own[s.units] = before[i];
-    }
-  }
-
-  __device__ void take_states(const float* from, int tile, int count) {
-    const int64_t first = (static_cast<int64_t>(direction) * p.batch + first_entry + tile) * h;
-    for (int i = threadIdx.x; i < s.tile * (at.pitch / 4); i += kRecurrenceThreads) {
-      const int n = i / (at.pitch / 4), v = i % (at.pitch / 4);
-      float four[4] = {};
-      if (n < count && h % 4 == 0 && 4 * v < h)
-        load_fresh_4(from + first + static_cast<int64_t>(n) * h + 4 * v, four);
-      else if (n < count)
-        for (int e = 0; e < 4 && 4 * v + e < h; ++e)
-          four[e] = load_fresh(from + first + static_cast<int64_t>(n) * h + 4 * v + e);
-      store_v<4>(static_cast<State*>(states) + static_cast<int64_t>(i) * 4, four);
-    }
+  // Elements 4v.. of a state of `h`; what is behind its end stays.
+  __device__ bool take_piece(const Tagged* entry, int v, uint32_t tag, float (&out)[4]) const {
+    if (4 * v >= h) return true;
+    if (h % 4 == 0) return take_tagged_4(entry + 4 * v, tag, out);
+    bool all = true;
+    for (int e = 0; e < 4 && 4 * v + e < h; ++e) all &= take_tagged(entry + 4 * v + e, tag, out[e]);
+    return all;
   }
 
   // Rows `first` up to `last` of R by the states. A warp has some rows and entries at a time, its lanes share
@@ -292,27 +331,28 @@ class RecurrenceBlock {
     }
   }
 
-  // The same by products of 16 rows, 8 entries and 16 units; a warp has up to 4 times 8 entries, and where
-  // warps are left over, a part of the units.
+  // The same by products of 16 rows, 8 entries and 16 units, of TF32 8; a warp has up to 4 times 8 entries,
+  // and where warps are left over, a part of the units.
   __device__ void multiply_on_tensor_cores(int first, int last) {
-    constexpr int kGroup = 4;
-    const int warp = threadIdx.x / 32, r = threadIdx.x % 32 / 4, c = threadIdx.x % 4 * 2;
+    constexpr int kGroup = 4, kWord = 4 / sizeof(T), kDepth = 8 * kWord;
+    const int warp = threadIdx.x / 32, r = threadIdx.x % 32 / 4, c = threadIdx.x % 4 * kWord;
     const int row_tiles = (last - first + 15) / 16, entry_tiles = s.tile / 8;
-    const int groups = (entry_tiles + kGroup - 1) / kGroup, steps = at.pitch / 16;
+    const int groups = (entry_tiles + kGroup - 1) / kGroup, steps = at.pitch / kDepth;
     const T* const x = static_cast<const T*>(states);
-    auto pair = [](const T* from) { return *reinterpret_cast<const uint32_t*>(from); };
+    auto word = [](const T* from) { return *reinterpret_cast<const uint32_t*>(from); };
     for (int task = warp; task < row_tiles * groups * s.splits; task += kRecurrenceWarps) {
       const int row = first + task % row_tiles * 16, tile = task / row_tiles % groups * kGroup;
       const int split = task / (row_tiles * groups);
       float sum[kGroup][4] = {};
       for (int k = split * steps / s.splits; k < (split + 1) * steps / s.splits; ++k) {
-        const T* const w = weights + static_cast<int64_t>(row + r) * at.pitch + 16 * k + c;
-        const uint32_t a[4] = {pair(w), pair(w + 8 * at.pitch), pair(w + 8), pair(w + 8 * at.pitch + 8)};
+        const T* const w = weights + static_cast<int64_t>(row + r) * at.pitch + kDepth * k + c;
+        const T* const below = w + 8 * at.pitch;
+        const uint32_t a[4] = {word(w), word(below), word(w + kDepth / 2), word(below + kDepth / 2)};
         PELTON_UNROLL
         for (int j = 0; j < kGroup; ++j) {
           if (tile + j >= entry_tiles) break;
-          const T* const b = x + static_cast<int64_t>((tile + j) * 8 + r) * at.pitch + 16 * k + c;
-          multiply_add<T>(sum[j], a, pair(b), pair(b + 8));
+          const T* const b = x + static_cast<int64_t>((tile + j) * 8 + r) * at.pitch + kDepth * k + c;
+          multiply_add<T>(sum[j], a, word(b), word(b + kDepth / 2));
         }
       }
       PELTON_UNROLL
@@ -320,7 +360,7 @@ class RecurrenceBlock {
         if (tile + j >= entry_tiles) break;
         PELTON_UNROLL
         for (int e = 0; e < 4; ++e) {
-          const int at_row = row + r + e / 2 * 8, entry = (tile + j) * 8 + c + e % 2;
+          const int at_row = row + r + e / 2 * 8, entry = (tile + j) * 8 + threadIdx.x % 4 * 2 + e % 2;
           if (at_row < last) sums[(split * s.tile + entry) * at.all_rows + at_row] = sum[j][e];
         }
       }
@@ -332,57 +372,59 @@ class RecurrenceBlock {
     return cell_function(p.functions[direction][i], clipped);
   }
 
-  __device__ void update(int tile, int n, int unit, int t, int phase, float* after) {
+  __device__ void update(int tile, int n, int unit, int k, int phase) {
+    const int t = time_of(k);
     const int64_t i = place(tile + n, unit);
-    const float* const in = ready + n * at.ready_pitch + unit;
+    const float* const in = ready + (static_cast<int64_t>(k % 2) * s.tile + n) * at.rows + unit;
+    float &own_cell = own[n * 2 * s.units + unit], &own_state = own[(n * 2 + 1) * s.units + unit];
     const bool handed = p.phases() == 2 && phase == 1;  // what was multiplied is the reset state
+    auto from_input = [&](int g) { return in[g * s.units] + input_bias[g * s.units + unit]; };
     auto from_state = [&](int g) {
       float sum = state_bias[g * s.units + unit];
       for (int split = 0; split < s.splits; ++split)
         sum += sums[(split * s.tile + n) * at.all_rows + g * s.units + unit];
       return sum;
     };
-    auto gate = [&](int g) { return in[g * s.units] + from_state(g); };
-    const float old = in[at.rows + s.units];
-    float cell = in[at.rows], state;
+    auto gate = [&](int g) { return from_input(g) + from_state(g); };
+    const float old = own_state;
+    float cell = own_cell, state;
     if (p.cell == Recurrence::rnn) {
       state = call(0, gate(0));
     } else if (p.cell == Recurrence::gru) {
-      float z = cell, candidate;
-      if (!handed) z = call(0, gate(0));
+      const float z = handed ? cell : call(0, gate(0));
       if (p.phases() == 2 && phase == 0) {
-        cells[i] = z;
-        reset[i] = call(0, gate(1)) * old;
+        own_cell = cells[i] = z;
+        publish(reset + i, call(0, gate(1)) * old, static_cast<uint32_t>(k));
         return;
       }
-      if (handed)
-        candidate = gate(2);
-      else
-        candidate = in[2 * s.units] + call(0, gate(1)) * from_state(2);
+      const float candidate = handed ? gate(2) : from_input(2) + call(0, gate(1)) * from_state(2);
       state = (1.0f - z) * call(1, candidate) + z * old;
     } else {
       auto peephole = [&](int g) { return peepholes[g * s.units + unit]; };
       const float input = call(0, gate(0) + peephole(0) * cell);
       const float forget = p.input_forget ? 1.0f - input : call(0, gate(2) + peephole(2) * cell);
-      const float next = forget * cell + input * call(1, gate(3));
-      const float output = call(0, gate(1) + peephole(1) * next);
-      state = output * cell_function(p.functions[direction][2], next);
-      if (alive(tile + n, t)) cells[i] = next;
+      cell = forget * cell + input * call(1, gate(3));
+      const float output = call(0, gate(1) + peephole(1) * cell);
+      state = output * cell_function(p.functions[direction][2], cell);
     }
     const bool goes_on = alive(tile + n, t);
-    after[i] = goes_on ? state : old;
+    publish(state_before(k + 1) + i, goes_on ? state : old, static_cast<uint32_t>(k + 1));
+    if (goes_on) {
+      own_cell = cells[i] = cell;
+      own_state = state;
+    }
     if (!p.y) return;
     const int64_t line = (static_cast<int64_t>(t) * p.directions + direction) * p.batch;
     static_cast<T*>(p.y)[(line + first_entry + tile + n) * h + first_unit + unit] =
         from_float<T>(goes_on ? state : 0.0f);
   }
 
-  __device__ void finish(const float* from) {
+  __device__ void finish() {
     for (int tile = 0; tile < entries; tile += s.tile) {
       const int count = entries - tile < s.tile ? entries - tile : s.tile;
       for (int q = threadIdx.x; q < count * units; q += kRecurrenceThreads) {
         const int64_t i = place(tile + q / units, q % units);
-        if (p.last_h) static_cast<T*>(p.last_h)[i] = from_float<T>(from[i]);
+        if (p.last_h) static_cast<T*>(p.last_h)[i] = from_float<T>(state_before(p.steps)[i].value);
         if (p.last_c) static_cast<T*>(p.last_c)[i] = from_float<T>(cells[i]);
       }
     }
@@ -393,21 +435,23 @@ class RecurrenceBlock {
   const RecurrenceLayout at;
   const int gates, h;
   int direction, first_entry, entries, first_unit, units;
-  bool backwards;
+  bool backwards, alone;  // all entries are one tile
   void* states;
-  float *sums, *ready, *input_bias, *state_bias, *peepholes;
+  float *sums, *ready, *own, *input_bias, *state_bias, *peepholes;
   T* weights;
-  float *exchanged, *cells, *reset;  // in scratch
-  int64_t each;                      // of them, elements
+  // In scratch, [D, N, H] each: states before and after a step, reset states; cells, of gru update gates.
+  Tagged *exchanged, *reset;
+  float* cells;
+  int64_t each;
 };
 
-// Blocks [direction and group, units].
+// Blocks [direction and group, units]. Tagged scratch has no tag at the start.
 template <class T, RecurrenceWay kWay>
 __global__ void __launch_bounds__(kRecurrenceThreads)
     recurrence_kernel(const __grid_constant__ Recurrence p, const __grid_constant__ RecurrenceShares s) {
   inputs_ready();
   RecurrenceBlock<T, kWay> block(p, s, launched_shared());
-  block.run(BlocksBarrier(static_cast<unsigned*>(p.scratch) + blockIdx.x, static_cast<unsigned>(s.blocks)));
+  block.run();
 }
 
 }  // namespace pelton::backend::cuda

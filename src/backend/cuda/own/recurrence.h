@@ -41,6 +41,7 @@ struct Recurrence {
   float clip = 0;                    // of what functions take; 0: none
   int steps = 0, batch = 0, hidden = 0, directions = 1;
   CellFunction functions[2][3];  // [direction]
+  bool tf32 = false;             // states and rows of f32 may be rounded to TF32
   int multiprocessors = 132;
 
   const float* projected = nullptr;               // [L, N, D, G * H]: x by W, without biases

@@ -1,49 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks of one grid that all run at the same time and wait for each other.
+// Blocks of one grid that all run at the same time and hand each other numbers through device memory. A
+// number travels with a tag in one piece of 8 bytes: who wants it reads until the tag is the one expected.
 #pragma once
 
 #include <cuda_runtime.h>
 
+#include <cstdint>
+
+#include "backend/cuda/own/tagged.h"
+
 namespace pelton::backend::cuda {
 
-// A barrier of `blocks` blocks over a counter in device memory that is 0 at the start. What a block wrote
-// before it arrives is seen by those that have waited, by load_fresh().
-class BlocksBarrier {
- public:
-  __device__ BlocksBarrier(unsigned* counter, unsigned blocks) : counter_(counter), blocks_(blocks) {}
-  // All threads, after the block's own barrier.
-  __device__ __forceinline__ void arrive() {
-    expected_ += blocks_;
-    if (threadIdx.x != 0) return;
-    __threadfence();
-    asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(counter_), "r"(1u) : "memory");
-  }
-  __device__ __forceinline__ void wait() {
-    if (threadIdx.x == 0) {
-      unsigned now;
-      do {
-        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(counter_) : "memory");
-      } while (static_cast<int>(now - expected_) < 0);
-    }
-    __syncthreads();
-  }
-
- private:
-  unsigned* counter_;
-  unsigned blocks_, expected_ = 0;
-};
-
-// What another block of the grid may have written: not from this multiprocessor's own cache.
-__device__ __forceinline__ float load_fresh(const float* p) {
-  return __ldcg(p);
+__device__ __forceinline__ void publish(Tagged* to, float value, uint32_t tag) {
+  asm volatile("st.volatile.global.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(__float_as_uint(value)), "r"(tag)
+               : "memory");
 }
-__device__ __forceinline__ void load_fresh_4(const float* p, float (&out)[4]) {
-  const float4 v = __ldcg(reinterpret_cast<const float4*>(p));
-  out[0] = v.x;
-  out[1] = v.y;
-  out[2] = v.z;
-  out[3] = v.w;
+// Whether the number is there.
+__device__ __forceinline__ bool take_tagged(const Tagged* from, uint32_t tag, float& value) {
+  uint32_t bits, found;
+  asm volatile("ld.volatile.global.v2.b32 {%0, %1}, [%2];" : "=r"(bits), "=r"(found) : "l"(from) : "memory");
+  value = __uint_as_float(bits);
+  return found == tag;
 }
+// Whether all four are; the address is a multiple of 16 bytes.
+__device__ __forceinline__ bool take_tagged_4(const Tagged* from, uint32_t tag, float (&values)[4]) {
+  bool all = true;
+#pragma unroll
+  for (int i = 0; i < 4; i += 2) {
+    uint32_t bits[2], found[2];
+    asm volatile("ld.volatile.global.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(bits[0]), "=r"(found[0]), "=r"(bits[1]), "=r"(found[1])
+                 : "l"(from + i)
+                 : "memory");
+    values[i] = __uint_as_float(bits[0]);
+    values[i + 1] = __uint_as_float(bits[1]);
+    all &= found[0] == tag && found[1] == tag;
+  }
+  return all;
+}
+// Before looking again.
+__device__ __forceinline__ void look_again() {}
+
 __device__ __forceinline__ float from_lane(float x, int difference) {
   return __shfl_xor_sync(0xFFFFFFFFu, x, difference);
 }
