@@ -285,3 +285,41 @@ TEST_CASE("merged updates: a parameter that another update reads stays apart") {
     append(ops, cat(g[id].op->name, g[id].is("fused") ? cat(g[id].get_int("segments")) : "", " "));
   CHECK(ops == "sub fused2 ");
 }
+
+namespace {
+
+struct TakesRecurrentLayers final : passes::KernelOracle {
+  std::string refuse(const Graph& g, NodeId id) const override { return g[id].is("lstm") ? "" : "not here"; }
+  std::string choice(const Graph&, NodeId) const override { return "some.kernel"; }
+};
+
+}  // namespace
+
+TEST_CASE("precision: recurrent layers compute low where the device takes them as they are, and only there") {
+  const std::string text = R"(graph "g"(%x: f32[3,2,4], %w: f32[1,12,4], %r: f32[1,12,3], %h: f32[1,2,3]) {
+  %y, %a, %c = lstm(%x, %w, %r, _, _, %h) {hidden = 3} : f32[3,1,2,3], f32[1,2,3], f32[1,2,3]
+  return %y, %c
+})";
+  const TakesRecurrentLayers oracle;
+  passes::Context context;
+  context.target = device::cuda_target(90);
+  Graph split = parse_graph(text);
+  CHECK_FALSE(passes::precision(split, "fp16", context, {}));  // what is split stays in f32
+  context.oracle = &oracle;
+  Graph low = parse_graph(text);
+  CHECK(passes::precision(low, "fp16", context, {}));
+  verify(low, "precision");
+  int layers = 0;
+  for (NodeId id : low.order()) {
+    if (!low[id].is("lstm")) continue;
+    ++layers;
+    for (ValueId v : low[id].inputs)
+      if (v) CHECK(low.type(v).dtype == DType::f16);
+    for (ValueId v : low[id].outputs) CHECK(low.type(v).dtype == DType::f16);
+  }
+  CHECK(layers == 1);
+  for (ValueId v : low.outputs) CHECK(low.type(v).dtype == DType::f32);
+  context.target = device::detect_cpu();
+  Graph host = parse_graph(text);
+  CHECK_FALSE(passes::precision(host, "fp16", context, {}));
+}
