@@ -69,6 +69,12 @@ bool read_through(const Graph& g, NodeId id) {
   });
 }
 
+// select(guard, ...) by one value that is computed, as what keeps an update off whose loss is not finite. A
+// gradient in one group with it would wait for the whole backward pass and keep its operands until then.
+bool guards(const Graph& g, NodeId id) {
+  return g[id].is("select") && g.type(input(g, id, 0)).shape.empty() && g[input(g, id, 0)].producer;
+}
+
 // anchor -> elementwise -> elementwise ..., each the only user of the one before and of the same shape;
 // `gated`: behind the product with factors that gate_of() finds.
 bool fuse_chain(Graph& g, NodeId anchor, const char* kind, bool gated, const Context& context) {
@@ -77,7 +83,7 @@ bool fuse_chain(Graph& g, NodeId anchor, const char* kind, bool gated, const Con
   Shape shape = g.type(v).shape;
   while (chain.size() < kMaxEpilogue && single_use(g, v) && may_stay_inside(g, v, context)) {
     NodeId user = g[v].uses[0].user;
-    if (!elementwise(g, user) || !(g.type(result(g, user)).shape == shape) ||
+    if (!elementwise(g, user) || guards(g, user) || !(g.type(result(g, user)).shape == shape) ||
         g.type(result(g, user)).layout != g.type(v).layout)
       break;
     chain.push_back(user);

@@ -207,6 +207,17 @@ def test_dry_run_schema_and_models(pelton, arrays):
     assert {"gpt2", "resnet18"} <= {m["name"] for m in pelton("train", "--models", "--json").json()["models"]}
 
 
+def test_a_memory_budget_is_kept_by_computing_again(pelton, arrays):
+    wide = ("--set", "model.hidden=[64, 64, 64, 64, 64, 64]", "--set", "data.batch=100", "--set", "step.epochs=2")
+    whole = pelton("train", "r.toml", "--dry-run", "--json", *wide).json()
+    tight = pelton("train", "r.toml", "--dry-run", "--json", *wide, "--memory-budget", "200KiB").json()
+    assert tight["arena_bytes"] < 0.8 * whole["arena_bytes"]
+    out = pelton("train", "r.toml", "--json", "--log-level", "info", *wide, "--memory-budget", "200KiB")
+    assert re.search(r"memory budget: [1-9][0-9]* results are computed again", out.err)
+    plain = lines(pelton("train", "r.toml", "--json", *wide, "--set", "output.folder=plain"))
+    assert losses(lines(out)) == losses(plain)
+
+
 def test_bad_input_is_one_clear_error(pelton, arrays):
     assert_error(pelton("train", "none.toml"), 1, "none.toml")
     assert_error(pelton("train", "r.toml", "--set", "optimizer.name=sdg"), 1, "'sdg'", "did you mean 'sgd'?")

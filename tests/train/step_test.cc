@@ -195,6 +195,29 @@ TEST_CASE("step: label smoothing and mixing agree with their formulas") {
   CHECK(smooth.run(in, {}).at("loss").get_double(0) == doctest::Approx(expected).epsilon(1e-5));
 }
 
+TEST_CASE("evaluation: a row counts among the best five where its label is, and where it is the best one") {
+  Setup s = small_mlp(1);
+  s.model = named_model("mlp", {{"features", int64_t{6}}, {"hidden", ir::Ints{5}}, {"classes", int64_t{7}}});
+  Program p(build_eval_step(*s.model, s.options), device::detect_cpu(0), {}, registry());
+  for (const std::string& name : p.state_names())
+    p.set_state(name, test::formula_parameter(name, p.state(name).dims()));
+  // Of one sample, with each label: the loss tells the order of its classes.
+  std::vector<std::tuple<double, bool, bool>> labels;
+  for (int64_t k = 0; k < 7; ++k) {
+    const auto out = p.run(std::vector<Tensor>{test::uniform_tensor("x", {1, 6}),
+                                               Tensor::full(DType::i64, {1}, k), Tensor::scalar<int64_t>(1)},
+                           {});
+    labels.emplace_back(out.at("loss_sum").get_double(0), out.at("correct").get_double(0) == 1,
+                        out.at("top5").get_double(0) == 1);
+  }
+  std::sort(labels.begin(), labels.end());
+  for (size_t i = 0; i < labels.size(); ++i) {
+    CAPTURE(i);
+    CHECK(std::get<1>(labels[i]) == (i == 0));
+    CHECK(std::get<2>(labels[i]) == (i < 5));
+  }
+}
+
 TEST_CASE("step: a memory budget changes what is kept and no update") {
   Setup s = small_mlp(64);
   s.model = named_model(
