@@ -2,12 +2,14 @@
 #include "passes/cse.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "ir/text.h"
 #include "passes/rewrite.h"
+#include "passes/specialise.h"
 #include "passes/weight_names.h"
 
 namespace pelton::passes {
@@ -82,6 +84,37 @@ bool merge_names(Graph& g, ValueId gone, ValueId kept) {
   return true;
 }
 
+// A size that shows only when a node runs has a name for each node. Where `node` does what `kept` does, the
+// names of its sizes become those of `kept`; false if its results have sizes that are more than such a name.
+bool unify_sizes(Graph& g, NodeId kept, NodeId node) {
+  Replacements names;
+  for (size_t i = 0; i < g[node].outputs.size(); ++i) {
+    const Type &a = g.type(g[kept].outputs[i]), &b = g.type(g[node].outputs[i]);
+    if (a == b) continue;
+    if (!a.is_tensor() || !b.is_tensor() || a.shape.size() != b.shape.size()) return false;
+    for (size_t d = 0; d < a.shape.size(); ++d) {
+      if (a.shape[d] == b.shape[d]) continue;
+      const auto symbol = b.shape[d].as_symbol();
+      if (!symbol || names.try_emplace(*symbol, a.shape[d]).first->second != a.shape[d]) return false;
+    }
+  }
+  if (names.empty()) return true;
+  auto known = [&](ValueId v) {
+    std::set<std::string> symbols;
+    for (const Dim& d : g.type(v).shape) d.collect_symbols(symbols);
+    return std::any_of(names.begin(), names.end(), [&](const auto& n) { return symbols.count(n.first); });
+  };
+  for (ValueId v : g.inputs)
+    if (known(v)) return false;
+  for (NodeId id : g.order()) {
+    if (id == node) break;
+    for (ValueId v : g[id].outputs)
+      if (known(v)) return false;
+  }
+  substitute(g, names);
+  return true;
+}
+
 // names_lost: constants that were two because of their names are no longer.
 bool merge_equal(Graph& graph, const Context& context, bool& names_lost) {
   std::unordered_map<std::string, std::vector<NodeId>> seen;
@@ -95,7 +128,7 @@ bool merge_equal(Graph& graph, const Context& context, bool& names_lost) {
     const auto same = std::find_if(alike.begin(), alike.end(), [&](NodeId other) {
       return same_attrs(n, graph[other]) && n.outputs.size() == graph[other].outputs.size();
     });
-    if (same == alike.end()) {
+    if (same == alike.end() || !unify_sizes(graph, *same, id)) {
       alike.push_back(id);
       continue;
     }
@@ -111,6 +144,7 @@ bool merge_equal(Graph& graph, const Context& context, bool& names_lost) {
         names_lost = true;
       }
     for (size_t i = 0; i < n.outputs.size(); ++i) graph.replace_uses(n.outputs[i], kept.outputs[i]);
+    graph.remove(id);
     context.count("cse/merge");
     changed = true;
   }

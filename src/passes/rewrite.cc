@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <set>
 #include <unordered_map>
 
 #include "ir/custom.h"
@@ -20,6 +22,41 @@ thread_local std::vector<ValueId> read;
 
 void note(const Graph& graph, ValueId v) {
   if (&graph == reading) read.push_back(v);
+}
+
+using Symbols = std::set<std::string>;
+
+void collect(const Shape& dims, Symbols& into) {
+  for (const Dim& d : dims) d.collect_symbols(into);
+}
+void collect_attrs(const Node& n, Symbols& into) {
+  for (const auto& [key, value] : n.attrs) {
+    if (auto dims = std::get_if<Shape>(&value)) collect(*dims, into);
+    if (auto body = std::get_if<GraphPtr>(&value))
+      for (NodeId inner : (*body)->order()) collect_attrs((**body)[inner], into);
+  }
+}
+Symbols named_by(const Graph& g) {
+  Symbols all;
+  for (NodeId id : g.order()) collect_attrs(g[id], all);
+  for (const auto* facts : {&g.checks, &g.guards})
+    for (const Fact& f : *facts) collect({f.left, f.right}, all);
+  return all;
+}
+// Sizes that a run learns from this node: its results have them, nothing that it is given does.
+Symbols told_by(const Graph& g, const Node& n) {
+  Symbols given, told;
+  for (ValueId v : n.outputs) collect(g.type(v).shape, told);
+  if (told.empty()) return told;
+  for (const auto* values : {&n.inputs, &g.inputs})
+    for (ValueId v : *values)
+      if (v) {
+        collect(g.type(v).shape, given);
+        if (const auto& contents = g[v].contents) collect(*contents, given);
+      }
+  collect_attrs(n, given);
+  std::erase_if(told, [&](const std::string& s) { return given.count(s) > 0; });
+  return told;
 }
 
 }  // namespace
@@ -43,14 +80,20 @@ void ElementsRead::forget() {
 
 bool remove_dead(Graph& graph) {
   bool changed = false;
+  std::optional<Symbols> named;  // by what is left behind the node
   std::vector<NodeId> order(graph.order());
   for (auto it = order.rbegin(); it != order.rend(); ++it) {
     const Node& n = graph[*it];
     if (effects_of(n) == Effects::ordered) continue;
-    if (std::all_of(n.outputs.begin(), n.outputs.end(), [&](ValueId v) { return graph.unused(v); })) {
-      graph.remove(*it);
-      changed = true;
+    if (!std::all_of(n.outputs.begin(), n.outputs.end(), [&](ValueId v) { return graph.unused(v); }))
+      continue;
+    if (const Symbols told = told_by(graph, n); !told.empty()) {
+      if (!named) named = named_by(graph);
+      if (std::any_of(told.begin(), told.end(), [&](const std::string& s) { return named->count(s) > 0; }))
+        continue;
     }
+    graph.remove(*it);
+    changed = true;
   }
   return changed;
 }

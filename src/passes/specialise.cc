@@ -15,10 +15,6 @@ using namespace ir;
 
 namespace {
 
-using Replacements = std::map<std::string, Dim, std::less<>>;
-
-void substitute(Graph& g, const Replacements& replacements);
-
 Shape substitute(const Shape& shape, const Replacements& r) {
   Shape out;
   for (const Dim& d : shape) out.push_back(d.substitute(r));
@@ -73,6 +69,8 @@ void refuse_lost_branch(Graph& g, NodeId id) {
   g.edit(id).attrs.find(names[lost])->second = GraphPtr(std::move(stand_in));
 }
 
+}  // namespace
+
 void substitute(Graph& g, const Replacements& r) {
   for (ValueId v : g.inputs) substitute(g.edit(v).type, r);
   for (Slot& s : g.slots) {
@@ -106,6 +104,8 @@ void substitute(Graph& g, const Replacements& r) {
     if (n.is("if")) refuse_lost_branch(g, id);
   }
 }
+
+namespace {
 
 std::string input_names(const Graph& g) {
   std::string out;

@@ -21,6 +21,10 @@ using InputShapes = std::map<std::string, std::vector<DimRange>>;  // by input n
 bool specialise(ir::Graph& graph, const InputShapes& shapes, std::map<std::string, int64_t>* optimum,
                 const Context& context);
 
+// Dims in place of symbols, in all types, attributes, facts and sub-graphs. Nothing is inferred again.
+using Replacements = std::map<std::string, Dim, std::less<>>;
+void substitute(ir::Graph& graph, const Replacements& replacements);
+
 // "1x3x224x224", or "1:8:32x3x224x224" with min:opt:max where a dimension may vary. usage error otherwise.
 std::vector<DimRange> parse_shape(const std::string& text);
 

@@ -69,6 +69,23 @@ TEST_CASE("shape arithmetic stays symbolic") {
   CHECK(count_ops(g, "dynamic_reshape") == 0);
 }
 
+TEST_CASE(
+    "softmax before operator set 13 counts its axis from either end; only its default lies behind a vector's "
+    "end") {
+  auto rows = [](std::vector<onnx::OnnxAttr> attrs) {  // what softmax sees of a vector of 5
+    ModelText m;
+    m.opset = 11;
+    m.input("x", {5}).output("y").node("Softmax", {"x"}, {"y"}, std::move(attrs));
+    ir::Graph g = m.import();
+    for (ir::NodeId id : g.order())
+      if (g[id].is("softmax")) return g.type(g[id].inputs[0]).str();
+    return std::string("no softmax");
+  };
+  CHECK(rows({onnx::attr("axis", int64_t{-1})}) == "f32[5]");
+  CHECK(rows({onnx::attr("axis", int64_t{0})}) != "f32[5,1]");
+  CHECK(rows({}) == "f32[5,1]");
+}
+
 TEST_CASE("names of dimensions become symbols") {
   ModelText m;
   m.input("x", {sym("p2o.Dim.0")}).output("y").node("Relu", {"x"}, {"y"});

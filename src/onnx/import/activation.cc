@@ -85,8 +85,9 @@ void shrink(NodeContext& c) {
 template <class F>
 ValueId along_axis(NodeContext& c, F&& f) {
   ValueId x = c.in(0);
-  int64_t rank = c.b.rank(x),
-          axis = c.axis(c.get_int("axis", c.opset < 13 ? 1 : -1), rank + (c.opset < 13 && rank == 1));
+  int64_t rank = c.b.rank(x), given = c.get_int("axis", c.opset < 13 ? 1 : -1);
+  // The default of 1 is the end of a vector: one row for each element.
+  int64_t axis = c.opset < 13 && rank == 1 && given == 1 ? 1 : c.axis(given, rank);
   if (c.opset >= 13 || axis == rank - 1) return f(x, axis);
   const Shape shape = c.b.shape(x);
   return c.b.reshape(f(flatten_at(c, x, axis), 1), shape);
