@@ -4,7 +4,6 @@
 // kernel resamples all of them, and pictures that come as pixels, into the batch. Which files those can be is
 // asked of the library before, by any threads.
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -21,17 +20,6 @@ namespace {
 constexpr size_t kMostAtOnce = 128;                      // pictures of a list; longer ones gain nothing
 constexpr int64_t kMostPixelBytes = int64_t{512} << 20;  // of a list; a larger picture is one of its own
 
-// PELTON_CUDA_JPEG_DIRECT=1: pictures that come as they are, are decoded straight into the batch, and nvJPEG
-// neither waits for the next list nor searches the files for damage, which whoever made the jobs has done.
-// Off by default: it has not run on a GPU.
-bool direct() {
-  static const bool on = [] {
-    const char* value = std::getenv("PELTON_CUDA_JPEG_DIRECT");
-    return value && std::string_view(value) == "1";
-  }();
-  return on;
-}
-
 // nvJPEG on one GPU. Stays until the process ends: states of other threads hang on it.
 struct Library {
   NvjpegHandle handle = nullptr;
@@ -47,7 +35,7 @@ Library& library_of(int ordinal) {
   Library& l = (*open)[ordinal];
   if (l.handle) return l;
   const NvjpegTable& api = nvjpeg();
-  const unsigned flags = kNvjpegInterpolate | (direct() ? kNvjpegNoPipeline : kNvjpegStrict);
+  const unsigned flags = kNvjpegInterpolate | kNvjpegStrict;
   unsigned engines = 0, cores = 0;
   int status = api.create(NvjpegBackend::hardware, nullptr, nullptr, flags, &l.handle);
   if (status == 0 && api.hardware(l.handle, &engines, &cores) == 0 && engines > 0) {
@@ -61,21 +49,6 @@ Library& library_of(int ordinal) {
     fail(ErrorCode::no_device, cat("nvJPEG does not start on GPU ", ordinal, " (status ", status, ")"),
          "decode on the GPU", "leave device = \"gpu\" out");
   return l;
-}
-
-// Whether the results along an axis are the pixels along it.
-bool plain(const device::PictureTaps& t, int size) {
-  if (t.taps != 1 || std::ssize(t.first) != size) return false;
-  for (int i = 0; i < size; ++i)
-    if (t.first[static_cast<size_t>(i)] != i || t.weights[static_cast<size_t>(i)] != 1) return false;
-  return true;
-}
-
-// Whether the decoded picture is the output, byte by byte.
-bool plain(const device::PictureJob& job, const device::PictureForm& form) {
-  return form.dtype == DType::u8 && !form.channels_first && job.width == form.width &&
-         job.height == form.height && job.left == 0 && job.top == 0 && !job.swap && !job.recolour &&
-         plain(job.x, job.width) && plain(job.y, job.height);
 }
 
 // The files of a list, decoded at once.
@@ -171,26 +144,17 @@ class Decoder : public device::PictureDecoder {
       return static_cast<size_t>(job.width * form.channels);
     };
     auto size = [&](const device::PictureJob& job) { return pitch(job) * static_cast<size_t>(job.height); };
-    auto into_batch = [&](const device::PictureJob& job) {
-      return direct() && !job.file.empty() && !job.keep && plain(job, form);
-    };
     size_t needed = 0;
     for (const size_t i : list)
-      if (const device::PictureJob& job = jobs[i]; !job.keep && !job.pixels_there && !into_batch(job))
+      if (const device::PictureJob& job = jobs[i]; !job.keep && !job.pixels_there)
         needed += aligned(size(job));
     uint8_t* room = pixels_.need(needed);
     if (needed > 0 && !room) return false;
-    std::vector<size_t> to_sample;
     std::vector<const uint8_t*> pixels;
     std::vector<std::pair<uint8_t*, const device::PictureJob*>> uploads;
     if (files_) files_->clear();
     for (const size_t i : list) {
       const device::PictureJob& job = jobs[i];
-      if (into_batch(job)) {
-        files_->add(job.file, static_cast<uint8_t*>(job.out), pitch(job));
-        continue;
-      }
-      to_sample.push_back(i);
       if (job.pixels_there) {
         pixels.push_back(job.pixels);
         continue;
@@ -202,7 +166,7 @@ class Decoder : public device::PictureDecoder {
       else
         files_->add(job.file, to, pitch(job));
     }
-    if (!sampler_.stage(jobs, to_sample, pixels)) return false;
+    if (!sampler_.stage(jobs, list, pixels)) return false;
     for (const auto& [to, job] : uploads)
       PELTON_CUDA(cudaMemcpyAsync(to, job->pixels, size(*job), cudaMemcpyHostToDevice, stream_.get()));
     const bool decoded = !files_ || files_->empty() || files_->decode(form.channels, stream_.get());

@@ -12,9 +12,8 @@ namespace pelton::backend::cuda {
 
 enum class NvjpegBackend : int { gpu_hybrid = 2, hardware = 3 };
 inline constexpr int kNvjpegGrey = 2, kNvjpegRgb = 5;  // outputs: Y; interleaved RGB
-// Every call decodes all of its list, none waits for the next one's; damage that is seen is refused; chroma
-// is interpolated between its samples, as libjpeg-turbo does.
-inline constexpr unsigned kNvjpegNoPipeline = 1u << 0, kNvjpegStrict = 1u << 2, kNvjpegInterpolate = 1u << 5;
+// Damage that is seen is refused; chroma is interpolated between its samples, as libjpeg-turbo does.
+inline constexpr unsigned kNvjpegStrict = 1u << 2, kNvjpegInterpolate = 1u << 5;
 
 using NvjpegHandle = struct NvjpegHandleTag*;
 using NvjpegState = struct NvjpegStateTag*;

@@ -28,8 +28,6 @@ SampleForm form_of(const device::PictureForm& f) {
 // In pinned memory and by addresses in the GPU's: the pictures, then their tables of taps.
 bool PictureSampler::stage(std::span<const device::PictureJob> jobs, const std::vector<size_t>& list,
                            const std::vector<const uint8_t*>& pixels) {
-  count_ = 0;
-  if (list.empty()) return true;
   size_t bytes = aligned(list.size() * sizeof(SamplePicture));
   for (const size_t i : list)
     for (const device::PictureTaps* t : {&jobs[i].x, &jobs[i].y})
@@ -75,7 +73,6 @@ bool PictureSampler::stage(std::span<const device::PictureJob> jobs, const std::
 }
 
 void PictureSampler::launch(const device::PictureForm& form, cudaStream_t stream) {
-  if (count_ == 0) return;
   PELTON_CUDA(cudaMemcpyAsync(on_device_, on_host_, bytes_, cudaMemcpyHostToDevice, stream));
   PELTON_CUDA(
       sample_pictures(reinterpret_cast<const SamplePicture*>(on_device_), count_, form_of(form), stream));

@@ -21,7 +21,7 @@ class PictureSampler {
   // reads. False where no memory is left. Not while a launch is under way.
   bool stage(std::span<const device::PictureJob> jobs, const std::vector<size_t>& list,
              const std::vector<const uint8_t*>& pixels);
-  void launch(const device::PictureForm& form, cudaStream_t stream);  // what was staged, if anything was
+  void launch(const device::PictureForm& form, cudaStream_t stream);  // what was staged
 
  private:
   GrowingPinned tables_;
