@@ -128,7 +128,7 @@ class Pelton:
         self.call("run", self.plan_of(case), "--device", "cuda", "--input", f"input={stem}.input.npy", "--output-dir", out)
         got = next(iter(sorted(out.glob("*.npy"))))
         truth = numpy.load(f"{stem}.truth.npy")
-        difference = numpy.load(got).astype(numpy.float64) - truth
+        difference = numpy.load(got, mmap_mode="r")[:len(truth)].astype(numpy.float64) - truth
         return {"error": float(numpy.linalg.norm(difference) / numpy.linalg.norm(truth))}
 
     def bench(self, case, *more, seconds=None):

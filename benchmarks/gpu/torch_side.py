@@ -62,14 +62,14 @@ class Ready:
         tokens = dtype == torch.int64
         x = torch.randint(0, 1000, dims, generator=generator) if tokens else torch.randn(dims, generator=generator)
         half = torch.float16 if precision == "fp16" else None
-        truth = None
-        if case["batch"] <= 8:
-            wide = copy.deepcopy(source).double()
-            truth = first_tensor(wide(x.cuda() if tokens else x.cuda().double())).cpu()
-            del wide
-            if case["truth"]:
-                numpy.save(folder / f"{case['onnx']}.b{case['batch']}.input.npy", x.numpy())
-                numpy.save(folder / f"{case['onnx']}.b{case['batch']}.truth.npy", truth.numpy())
+        # Of large batches the first two, which no model here lets the others change.
+        some = x if case["batch"] <= 8 else x[:2]
+        wide = copy.deepcopy(source).double()
+        truth = first_tensor(wide(some.cuda() if tokens else some.cuda().double())).cpu()
+        del wide
+        if case["truth"]:
+            numpy.save(folder / f"{case['onnx']}.b{case['batch']}.input.npy", x.numpy())
+            numpy.save(folder / f"{case['onnx']}.b{case['batch']}.truth.npy", truth.numpy())
         torch.cuda.empty_cache()
         before = torch.cuda.memory_allocated()
         self.model = source_in(torch, source, half, tokens)
@@ -107,9 +107,8 @@ class Ready:
             for _ in range(WARM_UP):
                 out = call(self.x)
             torch.cuda.synchronize()
-            if truth is not None:
-                got = first_tensor(out).double().cpu()
-                self.facts["errors"][mode] = float((got - truth).norm() / truth.norm())
+            got = first_tensor(out)[:len(truth)].double().cpu()
+            self.facts["errors"][mode] = float((got - truth).norm() / truth.norm())
             self.calls[mode] = call
         except Exception as error:  # a mode that a model cannot take is left out, with its reason
             self.facts[f"{mode}_error"] = repr(error)[:200]
