@@ -7,6 +7,7 @@
 
 #include "base/interrupt.h"
 #include "base/progress.h"
+#include "cli/quantised.h"
 #include "interp/interpreter.h"
 #include "ir/op.h"
 #include "ir/physical.h"
@@ -86,7 +87,11 @@ std::shared_ptr<runtime::Plan> single_node(const ir::Graph& g, ir::NodeId id, co
 class Verifier {
  public:
   Verifier(const VerifyTolerance& tolerance, const runtime::Executable& e, const ir::Graph* source)
-      : tolerance_(tolerance), e_(e), g_(e.graph()), source_(source) {}
+      : tolerance_(tolerance),
+        e_(e),
+        g_(e.graph()),
+        source_(source),
+        levels_(quantised_values(source ? *source : e.graph())) {}
 
   void run(const std::vector<HostValue>& inputs) {
     {
@@ -183,7 +188,8 @@ class Verifier {
                             static_cast<const std::byte*>(want.data()) + slice * got.bytes(),
                             std::make_shared<Tensor>(want));
     VerifyRow row{name, implementation, difference(got, want), true};
-    row.ok = row.error.broken.empty() && row.error.rel <= tolerance_.cumulative;
+    row.ok = row.error.broken.empty() &&
+             row.error.rel <= (levels_.count(name) ? tolerance_.levels : tolerance_.cumulative);
     auto [seen, fresh] = seen_.emplace(name, out_.values.size());
     if (fresh)
       out_.values.push_back(std::move(row));
@@ -237,6 +243,7 @@ class Verifier {
   const ir::Graph* source_;
   std::map<std::string, Tensor> expected_;
   SymbolValues sizes_;                  // of this run
+  const std::set<std::string> levels_;  // values behind a quantisation
   std::map<std::string, size_t> seen_;  // row of the value
   VerifyReport out_;
 };

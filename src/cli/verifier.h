@@ -25,7 +25,9 @@ struct VerifyRow {
 };
 
 struct VerifyTolerance {
-  double alone, cumulative;  // largest error over the largest reference value
+  // Largest error over the largest reference value; `levels`: of values that a quantisation reaches, where a
+  // number near the border of two levels may land on either without a fault.
+  double alone, cumulative, levels;
 };
 struct VerifyReport {
   std::vector<VerifyRow> groups, values;

@@ -67,6 +67,7 @@ def test_a_level_beside_the_border_of_two_is_no_difference(pelton, tmp_path):
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "levels.onnx")
     report = pelton("verify", "levels.onnx", "--json").json()
     assert report["matches"] and all(v["max_rel_error"] <= 1e-4 for v in report["alone"])
+    assert report["tolerance"] == {"alone": 1e-4, "cumulative": 1e-3, "behind_quantisation": 0.08}
     assert any(v["max_abs_error"] == 1 for v in report["cumulative"])
     assert pelton("verify", "levels.onnx", "--rtol", "1e-3").code == 1
 
