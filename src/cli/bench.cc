@@ -2,20 +2,17 @@
 // pelton bench: latency, throughput, memory and, with --layers, the time of every node.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/clock.h"
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/thread_pool.h"
+#include "cli/bench_result.h"
 #include "cli/command.h"
-#include "cli/energy.h"
 #include "cli/inputs.h"
-#include "cli/layer_times.h"
 #include "cli/process_memory.h"
 #include "cli/run_model.h"
-#include "cli/statistics.h"
 #include "register/registry.h"
 #include "register/retuner.h"
 #include "runtime/executable.h"
@@ -92,13 +89,8 @@ class Bound {
   bool bindable_ = true;
 };
 
-struct Phases {
-  runtime::PhaseTimes device;
-  double host = 0;
-};
-// Medians of copies to the device, work on it, copies back, and what a run takes beside them, all of the same
-// runs: what the device's marks cost counts as the host's.
-Phases measure_phases(Bound& bound) {
+// Phases and the host's part of a run.
+BenchOnDevice measure_phases(Bound& bound) {
   constexpr int kRuns = 51;
   std::vector<double> parts[4];
   for (int i = 0; i < kRuns; ++i) {
@@ -114,10 +106,13 @@ Phases measure_phases(Bound& bound) {
     parts[3].push_back(whole - one.upload - one.compute - one.download);
   }
   for (std::vector<double>& p : parts) std::nth_element(p.begin(), p.begin() + kRuns / 2, p.end());
-  return {{parts[0][kRuns / 2], parts[1][kRuns / 2], parts[2][kRuns / 2]}, parts[3][kRuns / 2]};
+  BenchOnDevice out;
+  out.phases = {parts[0][kRuns / 2], parts[1][kRuns / 2], parts[2][kRuns / 2]};
+  out.host_ms = parts[3][kRuns / 2];
+  return out;
 }
 
-int run(const Options& o, const Globals& globals) {
+void check(const Options& o) {
   auto is_time = [](double s) { return s >= 0 && s <= 86400; };
   if (!is_time(o.seconds) || o.seconds == 0)
     throw Misuse{cat("--seconds is ", o.seconds), "give a number above 0 and up to 86400"};
@@ -126,38 +121,27 @@ int run(const Options& o, const Globals& globals) {
   if (o.iterations && *o.iterations <= 0)
     throw Misuse{cat("--iterations is ", *o.iterations), "give a number above 0"};
   if (o.batch && *o.batch <= 0) throw Misuse{cat("--batch is ", *o.batch), "give a number above 0"};
-  device::Target target = globals.target();
-  Stopwatch load;
-  CompileOptions compile = compile_options(o.shapes, o.precision);
-  compile.only_runs = true;
-  auto plan = plan_of(o.model, target, compile);
-  double compile_ms = plan->compile_seconds * 1e3;
-  auto executable = runtime::Executable::create(plan, registry(), target, {.retuner = &retuner()});
-  const ir::Graph& g = executable->graph();
-  double load_ms = load.seconds() * 1e3 - compile_ms;
-  std::vector<Dims> dims;
-  std::vector<ir::HostValue> inputs;
-  if (o.inputs.empty()) {
-    dims = choose_dims(g, pairs(o.shapes, "--shape"), o.batch.value_or(0), plan->optimum);
-    inputs = random_inputs(g, dims, o.seed);
-  } else {
-    inputs = load_inputs(g, pairs(o.inputs, "--input"));
-    require_dims(g, inputs, pairs(o.shapes, "--shape"));
-    for (const ir::HostValue& v : inputs) dims.push_back(v.tensor.dims());
-  }
-  Stopwatch first;
-  Bound bound(*executable, std::move(inputs), o.device_buffers);
-  bound.run();
-  load_ms += first.seconds() * 1e3;  // to the first result
+}
 
-  executable->wait_until_tuned();  // what is measured is how it runs from then on
-  int64_t warm_up = 1;
-  for (Stopwatch w; w.seconds() < o.warm_up_seconds; ++warm_up) {
+// As given, else random ones.
+std::vector<ir::HostValue> inputs_of(const Options& o, const ir::Graph& g, const runtime::Plan& plan) {
+  const auto shapes = pairs(o.shapes, "--shape");
+  if (o.inputs.empty())
+    return random_inputs(g, choose_dims(g, shapes, o.batch.value_or(0), plan.optimum), o.seed);
+  std::vector<ir::HostValue> inputs = load_inputs(g, pairs(o.inputs, "--input"));
+  require_dims(g, inputs, shapes);
+  return inputs;
+}
+
+// Warms up, then measures: fills in what the runs say.
+void measure(const Options& o, Bound& bound, const runtime::Executable& executable, BenchResult& r) {
+  r.warm_up = 1;
+  for (Stopwatch w; w.seconds() < o.warm_up_seconds; ++r.warm_up) {
     throw_if_interrupted();
     bound.run();
   }
   std::vector<double> ms;
-  const EnergyMeter meter(executable->target());
+  const EnergyMeter meter(executable.target());
   Stopwatch measured;
   while (o.iterations ? static_cast<int64_t>(ms.size()) < *o.iterations
                       : measured.seconds() < o.seconds || ms.size() < 10) {
@@ -167,98 +151,55 @@ int run(const Options& o, const Globals& globals) {
     ms.push_back(static_cast<double>(now_ns() - start) * 1e-6);
   }
   const Energy energy = meter.stop();
-  Latency latency = summarise(ms);
-  const Phases all_phases = executable->device() ? measure_phases(bound) : Phases{};
-  const runtime::PhaseTimes& phases = all_phases.device;
-  int64_t batch = !dims.empty() && !dims[0].empty() ? std::max<int64_t>(1, dims[0][0]) : 1;
-  double throughput = 1e3 / latency.mean * static_cast<double>(batch);
-
-  const int64_t peak_bytes = peak_memory_bytes();  // before the ceilings of the layers are measured
-  LayerTimes layers;
-  if (o.layers) layers = measure_layers(*executable, [&](const auto& options) { bound.run(options); });
-  for (const std::string& w : latency.warnings) log_warn(w);
-
-  nlohmann::json shapes = nlohmann::json::object();
-  for (size_t i = 0; i < dims.size(); ++i) shapes[g[g.inputs[i]].name] = dims[i];
-  runtime::Memory memory = executable->memory();
-  if (globals.json) {
-    nlohmann::json out = {
-        {"latency_ms",
-         {{"min", latency.min},
-          {"median", latency.median},
-          {"p90", latency.p90},
-          {"p95", latency.p95},
-          {"p99", latency.p99}}},
-        {"throughput_per_s", throughput},
-        {"host_peak_bytes", peak_bytes},
-        {"device_peak_bytes", executable->device() ? executable->device()->peak_bytes() : 0},
-        {"load_ms", load_ms},
-        {"compile_ms", compile_ms},
-        {"device", target.name},
-        {"threads", threads()},
-        {"precision", plan->precision},
-        {"shapes", shapes},
-        {"seed", o.seed},
-        {"buffers", o.device_buffers ? "device" : "host"},
-        {"warm_up", warm_up},
-        {"iterations", ms.size()},
-        {"stable", latency.warnings.empty()},
-        {"warnings", latency.warnings},
-        {"memory",
-         {{"weights", memory.weights},
-          {"packed", memory.packed},
-          {"arena", memory.arena},
-          {"scratch", memory.scratch}}},
-    };
-    if (executable->device()) {
-      out["phases_ms"] = {{"host_to_device", phases.upload},
-                          {"compute", phases.compute},
-                          {"device_to_host", phases.download},
-                          {"host", all_phases.host}};
-      if (energy.off.empty())
-        out["energy"] = {{"joules", energy.joules},
-                         {"joules_per_run", energy.joules / static_cast<double>(ms.size())},
-                         {"watts", energy.watts()},
-                         {"samples_per_s_per_watt", throughput / energy.watts()}};
-      else
-        out["energy"] = {{"off", energy.off}};
-      out["product"] = executable->device()->target().product;
-      out["memory"]["device_weights"] = memory.device_weights;
-    }
-    if (o.layers) out["layers"] = nlohmann::json::parse(layers_json(layers));
-    print_line(out.dump());
-    return 0;
+  r.runs = ms.size();
+  r.latency = summarise(ms);
+  if (executable.device()) {
+    r.device = measure_phases(bound);
+    r.device->energy = energy;
+    r.device->product = executable.device()->target().product;
   }
-  print_line(cat("model        ", o.model));
-  for (size_t i = 0; i < dims.size(); ++i)
-    print_line(cat(i ? "             " : "inputs       ", g[g.inputs[i]].name, " ", dims_text(dims[i])));
-  print_line(cat("device       ", target.name, ", ", threads(), " threads, ", plan->precision));
-  print_line(cat("latency      median ", fixed(latency.median, 3), " ms, min ", fixed(latency.min, 3),
-                 ", p90 ", fixed(latency.p90, 3), ", p95 ", fixed(latency.p95, 3), ", p99 ",
-                 fixed(latency.p99, 3)));
-  if (executable->device())
-    print_line(cat("             to the device ", fixed(phases.upload, 3), " ms, on it ",
-                   fixed(phases.compute, 3), " ms, back ", fixed(phases.download, 3), " ms, beside it ",
-                   fixed(all_phases.host, 3), " ms"));
-  print_line(cat("throughput   ", fixed(throughput, 1), " per second"));
-  print_line(
-      cat("load         ", fixed(load_ms, 1), " ms to the first result",
-          compile_ms > 0 ? cat(", after ", fixed(compile_ms, 1), " ms of compilation") : std::string()));
-  print_line(cat("memory       ", bytes_text(static_cast<double>(peak_bytes)), " at peak; weights ",
-                 bytes_text(static_cast<double>(memory.weights)), ", re-ordered ",
-                 bytes_text(static_cast<double>(memory.packed)), ", arena ",
-                 bytes_text(static_cast<double>(memory.arena))));
-  if (executable->device())
-    print_line(cat("on device    ", bytes_text(static_cast<double>(executable->device()->peak_bytes())),
-                   " at peak, of them weights ", bytes_text(static_cast<double>(memory.device_weights))));
-  if (executable->device() && !energy.off.empty())
-    print_line(cat("power        not known: ", energy.off));
-  else if (executable->device())
-    print_line(cat("power        ", fixed(energy.watts(), 1), " W, ",
-                   fixed(energy.joules / static_cast<double>(ms.size()), 4), " J a run, ",
-                   fixed(throughput / energy.watts(), 2), " samples per second and watt"));
-  print_line(cat("measured     ", ms.size(), " runs after ", warm_up, " to warm up, seed ", o.seed));
-  if (o.layers) print_layers(layers);
+  r.peak_bytes = peak_memory_bytes();  // before the ceilings of the layers are measured
+  if (o.layers) r.layers = measure_layers(executable, [&](const auto& options) { bound.run(options); });
+}
+
+int run(const Options& o, const Globals& globals) {
+  check(o);
+  const device::Target target = globals.target();
+  BenchResult r;
+  Stopwatch load;
+  CompileOptions compile = compile_options(o.shapes, o.precision);
+  compile.only_runs = true;
+  const auto plan = plan_of(o.model, target, compile);
+  r.compile_ms = plan->compile_seconds * 1e3;
+  const auto executable = runtime::Executable::create(plan, registry(), target, {.retuner = &retuner()});
+  r.load_ms = load.seconds() * 1e3 - r.compile_ms;
+  const ir::Graph& g = executable->graph();
+  std::vector<ir::HostValue> inputs = inputs_of(o, g, *plan);
+  for (size_t i = 0; i < inputs.size(); ++i)
+    r.inputs.emplace_back(g[g.inputs[i]].name, inputs[i].tensor.dims());
+  Stopwatch first;
+  Bound bound(*executable, std::move(inputs), o.device_buffers);
+  bound.run();
+  r.load_ms += first.seconds() * 1e3;
+
+  executable->wait_until_tuned();  // what is measured is how it runs from then on
+  measure(o, bound, *executable, r);
+  const bool has_axis = !r.inputs.empty() && !r.inputs[0].second.empty();
+  const int64_t batch = has_axis ? std::max<int64_t>(1, r.inputs[0].second[0]) : 1;
+  r.throughput = 1e3 / r.latency.mean * static_cast<double>(batch);
+  r.model = o.model;
+  r.target = target.name;
+  r.precision = plan->precision;
+  r.threads = threads();
+  r.seed = o.seed;
+  r.device_buffers = o.device_buffers;
+  r.memory = executable->memory();
+  if (r.device) r.device->peak_bytes = executable->device()->peak_bytes();
+  for (const std::string& w : r.latency.warnings) log_warn(w);
+  if (globals.json)
+    print_line(bench_json(r));
+  else
+    print_bench(r);
   return 0;
 }
 

@@ -3,10 +3,11 @@
 #include <CLI/CLI.hpp>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "cli/command.h"
 #include "cli/inputs.h"
+#include "cli/inspect_support.h"
+#include "cli/inspect_totals.h"
 #include "cli/preprocess.h"
 #include "cli/run_model.h"
 #include "compiler/timing.h"
@@ -15,7 +16,6 @@
 #include "passes/specialise.h"
 #include "register/registry.h"
 #include "runtime/executable.h"
-#include "runtime/implementations.h"
 
 namespace pelton::cli {
 namespace {
@@ -27,100 +27,6 @@ struct Options {
   std::vector<std::string> shapes;
   bool graph = false, support = false;
 };
-
-struct Totals {
-  std::map<std::string, int64_t> ops;
-  int64_t parameters = 0, parameter_bytes = 0, nodes = 0;
-  double flops = 0, bytes = 0;
-  std::string unsized;  // a symbol that keeps flops from being counted
-};
-
-// " at N=1, L=8": what was counted at, where inputs have open sizes.
-std::string counted_at(const ir::Graph& g, const SymbolValues& sizes) {
-  std::set<std::string> open;
-  for (ir::ValueId v : g.inputs)
-    for (const Dim& d : g.type(v).shape) d.collect_symbols(open);
-  std::string text;
-  for (const std::string& symbol : open)
-    append(text, cat(text.empty() ? " at " : ", ", symbol, "=", sizes.at(symbol)));
-  return text;
-}
-
-// What a node computes and writes.
-void add_work(const ir::Graph& g, const ir::Node& n, const SymbolValues& sizes, Totals& t) {
-  std::vector<Dims> in, out;
-  try {
-    for (ir::ValueId v : n.inputs) in.push_back(v ? eval(g.type(v).shape, sizes) : Dims{});
-    for (ir::ValueId v : n.outputs) {
-      out.push_back(eval(g.type(v).shape, sizes));
-      if (g.type(v).is_tensor() && g.type(v).dtype != DType::string)
-        t.bytes += static_cast<double>(ir::physical_bytes(g.type(v), out.back()));
-    }
-    if (n.op->flops) t.flops += n.op->flops(g, n, in, out);
-  } catch (const Error& e) {
-    t.unsized = e.message();
-  }
-}
-
-// Nodes within a fused one (`fused`) are counted as ops only: its own row has their arithmetic, and what they
-// hand to each other is not written.
-void count(const ir::Graph& g, const SymbolValues& sizes, bool fused, Totals& t) {
-  for (ir::NodeId id : g.order()) {
-    const ir::Node& n = g[id];
-    if (n.is("constant")) {
-      const Tensor& value = n.get_tensor("value");
-      t.parameters += value.count();
-      if (value.dtype() != DType::string) t.parameter_bytes += value.bytes();
-      continue;
-    }
-    ++t.nodes;
-    ++t.ops[std::string(n.op->name)];
-    if (!fused) add_work(g, n, sizes, t);
-    for (const auto& [key, value] : n.attrs)
-      if (auto body = std::get_if<ir::GraphPtr>(&value)) count(**body, sizes, fused || n.is("fused"), t);
-  }
-}
-
-void support_rows(const ir::Graph& g, const std::vector<runtime::Choice>& choices, int depth, json& out) {
-  for (size_t i = 0; i < choices.size(); ++i) {
-    const runtime::Choice& c = choices[i];
-    ir::NodeId id = g.order()[i];
-    if (g[id].is("constant")) continue;
-    json refusals = json::array();
-    for (const auto& r : c.refusals)
-      refusals.push_back({{"implementation", r.implementation}, {"reason", r.reason}});
-    std::string result = g[id].outputs.empty() ? "" : g.type(g[id].outputs[0]).str();
-    out.push_back({{"node", g.describe(id)},
-                   {"op", std::string(g.op(id).name)},
-                   {"implementation", c.implementation},
-                   {"type", result},
-                   {"depth", depth},
-                   {"refusals", refusals}});
-    for (const runtime::BodyChoices& body : c.bodies)
-      support_rows(g[id].get_graph(body.attr), body.choices, depth + 1, out);
-  }
-}
-
-// Kernels are prepared at the sizes of the inputs, where they are known (fixed, by --shape or the optimum):
-// one that hands its node on there is replaced by what takes it.
-void run_at(const runtime::Executable& executable, const Options& o,
-            const std::map<std::string, int64_t>& optimum, std::vector<runtime::Choice>& choices) {
-  const ir::Graph& g = executable.graph();
-  for (ir::ValueId v : g.inputs)
-    if (!g.type(v).is_tensor() || !g.type(v).ranked) return;
-  std::set<std::string> open;
-  for (ir::ValueId v : g.inputs)
-    for (const Dim& d : g.type(v).shape) d.collect_symbols(open);
-  for (const auto& [symbol, size] : optimum) open.erase(symbol);
-  if (!open.empty() && o.shapes.empty()) return;
-  const auto names = runtime::implementations_at(executable, registry(),
-                                                 choose_dims(g, pairs(o.shapes, "--shape"), 0, optimum));
-  for (size_t i = 0; i < choices.size(); ++i) {
-    if (choices[i].implementation == names[i]) continue;
-    choices[i].refusals.push_back({choices[i].implementation, "has no fast code at these sizes"});
-    choices[i].implementation = names[i];
-  }
-}
 
 json value_list(const ir::Graph& g, const std::vector<ir::ValueId>& values, bool outputs) {
   json out = json::array();
@@ -136,55 +42,52 @@ json value_list(const ir::Graph& g, const std::vector<ir::ValueId>& values, bool
   return out;
 }
 
-void print_support(const json& rows) {
-  Table table({"node", "implementation", "result", "why not a faster one"});
-  for (const json& r : rows) {
-    std::string why;
-    for (const json& f : r["refusals"])
-      append(why, cat(why.empty() ? "" : "; ", f["implementation"].get<std::string>(), ": ",
-                      f["reason"].get<std::string>()));
-    std::string indent(static_cast<size_t>(r["depth"].get<int>()) * 2, ' ');
-    std::string implementation = r["implementation"].get<std::string>();
-    table.row({indent + r["node"].get<std::string>(),
-               implementation == "none" ? "none (costs nothing)" : implementation,
-               r["type"].get<std::string>(), why});
-  }
-  table.print();
-}
-
-int run(const Options& o, const Globals& globals) {
-  CompileOptions options = compile_options(o.shapes, o.precision);
-  bool is_plan = is_plan_file(o.model);
+// What is looked at: a plan, or a model that was not compiled.
+struct Subject {
   std::shared_ptr<const runtime::Plan> plan;
+  bool from_file = false;  // the plan, in place of having been compiled here
   std::unique_ptr<Model> model;
   std::map<std::string, int64_t> optimum;
-  device::Target target = globals.target();
-  if (is_plan || o.support) plan = plan_of(o.model, target, options);
-  if (!is_plan && !o.support) {
-    model = std::make_unique<Model>(model_of(o.model, options));
+  std::shared_ptr<const runtime::Preprocess> preprocess;
+  const ir::Graph& graph() const { return plan ? plan->graph : model->graph; }
+};
+
+Subject open_subject(const Options& o, const device::Target& target) {
+  Subject s;
+  const CompileOptions options = compile_options(o.shapes, o.precision);
+  s.from_file = is_plan_file(o.model);
+  if (s.from_file || o.support) {
+    s.plan = plan_of(o.model, target, options);
+    s.optimum = s.plan->optimum;
+  } else {
+    s.model = std::make_unique<Model>(model_of(o.model, options));
     passes::InputShapes shapes;
     for (const auto& [name, text] : options.shapes) shapes[name] = passes::parse_shape(text);
-    if (!shapes.empty()) passes::specialise(model->graph, shapes, &optimum, {.target = target});
+    if (!shapes.empty()) passes::specialise(s.model->graph, shapes, &s.optimum, {.target = target});
   }
-  if (plan) optimum = plan->optimum;
-  const auto preprocess = find_preprocess(o.model);
-  const ir::Graph& g = plan ? plan->graph : model->graph;
-  if (o.graph && !globals.json) {
-    if (preprocess) print_line(ir::print(preprocess->plan->graph, {.max_elements = 16}));
-    print_line(ir::print(g, {.max_elements = 16}));
-    return 0;
-  }
-  Totals t;
-  SymbolValues sizes = compiler::sizes_of(g, optimum);
-  if (plan && !options.shapes.empty()) {
-    const std::vector<Dims> given = choose_dims(g, options.shapes, 0, optimum);
-    for (size_t i = 0; i < given.size(); ++i)
-      for (size_t d = 0; d < given[i].size(); ++d)
-        if (auto symbol = g.type(g.inputs[i]).shape[d].as_symbol()) sizes[*symbol] = given[i][d];
-  }
-  count(g, sizes, false, t);
+  s.preprocess = find_preprocess(o.model);
+  return s;
+}
+
+// What arithmetic is counted at: the sizes given, else the plan's own.
+SymbolValues sizes_of(const Subject& s, const Options& o) {
+  const ir::Graph& g = s.graph();
+  SymbolValues sizes = compiler::sizes_of(g, s.optimum);
+  const auto shapes = pairs(o.shapes, "--shape");
+  if (!s.plan || shapes.empty()) return sizes;
+  const std::vector<Dims> given = choose_dims(g, shapes, 0, s.optimum);
+  for (size_t i = 0; i < given.size(); ++i)
+    for (size_t d = 0; d < given[i].size(); ++d)
+      if (auto symbol = g.type(g.inputs[i]).shape[d].as_symbol()) sizes[*symbol] = given[i][d];
+  return sizes;
+}
+
+json facts(const Subject& s, const Options& o, const Totals& t, const SymbolValues& sizes) {
+  const ir::Graph& g = s.graph();
   json out = {{"model", o.model},
-              {"format", plan ? (is_plan ? "pelton" : "compiled") : model->format},
+              {"format", s.model       ? s.model->format
+                         : s.from_file ? "pelton"
+                                       : "compiled"},
               {"inputs", value_list(g, g.inputs, false)},
               {"outputs", value_list(g, g.outputs, true)},
               {"nodes", t.nodes},
@@ -194,50 +97,55 @@ int run(const Options& o, const Globals& globals) {
               {"flops", t.flops},
               {"counted_at", sizes},
               {"activation_bytes", t.bytes}};
-  if (model) {
-    out["opsets"] = model->opsets;
-    if (!model->producer.empty()) out["producer"] = model->producer;
+  if (s.model) {
+    out["opsets"] = s.model->opsets;
+    if (!s.model->producer.empty()) out["producer"] = s.model->producer;
   }
-  if (plan) {
-    out["precision"] = plan->precision;
-    out["target"] = plan->target.name;
-    if (is_plan) out["source"] = plan->source;
-    if (preprocess)
-      out["preprocess"] = {
-          {"name", preprocess->name},
-          {"input", preprocess->input},
-          {"pipeline", preprocess->pipeline},
-          {"makes", preprocess->plan->graph.type(preprocess->plan->graph.outputs.at(0)).str()}};
-    json guards = json::array();
-    for (const ir::Fact& f : g.guards) guards.push_back(f.str());
-    out["guards"] = guards;
+  if (!s.plan) return out;
+  out["precision"] = s.plan->precision;
+  out["target"] = s.plan->target.name;
+  if (s.from_file) out["source"] = s.plan->source;
+  if (const auto& p = s.preprocess)
+    out["preprocess"] = {{"name", p->name},
+                         {"input", p->input},
+                         {"pipeline", p->pipeline},
+                         {"makes", p->plan->graph.type(p->plan->graph.outputs.at(0)).str()}};
+  json guards = json::array();
+  for (const ir::Fact& f : g.guards) guards.push_back(f.str());
+  out["guards"] = guards;
+  return out;
+}
+
+json support_json(const std::vector<SupportRow>& rows) {
+  json out = json::array();
+  for (const SupportRow& r : rows) {
+    json refusals = json::array();
+    for (const auto& f : r.refusals)
+      refusals.push_back({{"implementation", f.implementation}, {"reason", f.reason}});
+    out.push_back({{"node", r.node},
+                   {"op", r.op},
+                   {"implementation", r.implementation},
+                   {"type", r.type},
+                   {"depth", r.depth},
+                   {"refusals", refusals}});
   }
-  json support = json::array();
-  if (o.support) {
-    auto executable = runtime::Executable::create(plan, registry(), target);
-    std::vector<runtime::Choice> choices = executable->choices();
-    run_at(*executable, o, optimum, choices);
-    support_rows(g, choices, 0, support);
-    out["support"] = support;
-    out["notes"] = executable->notes();
-  }
-  if (globals.json) {
-    if (o.graph) out["graph"] = ir::print(g, {.max_elements = 16});
-    print_line(out.dump(-1, ' ', false, json::error_handler_t::replace));
-    return 0;
-  }
-  if (o.support) {
-    print_support(support);
-    for (const json& n : out["notes"]) print_line(cat("note: ", n.get<std::string>()));
-    return 0;
-  }
-  for (const char* side : {"inputs", "outputs"})
-    for (const json& v : out[side])
-      print_line(cat(side == std::string("inputs") ? "input   " : "output  ", v["name"].get<std::string>(),
-                     "  ", v["type"].get<std::string>()));
-  if (preprocess) {
-    print_line(cat("pictures  make '", preprocess->input, "' by ", preprocess->name, ":"));
-    for (std::string_view rest = preprocess->pipeline; !rest.empty();) {
+  return out;
+}
+
+void print_values(const ir::Graph& g, bool outputs) {
+  const std::vector<ir::ValueId>& values = outputs ? g.outputs : g.inputs;
+  for (size_t i = 0; i < values.size(); ++i)
+    print_line(cat(outputs ? "output  " : "input   ", outputs ? g.output_name(i) : g[values[i]].name, "  ",
+                   g.type(values[i]).str()));
+}
+
+void print_facts(const Subject& s, const Totals& t, const SymbolValues& sizes) {
+  const ir::Graph& g = s.graph();
+  print_values(g, false);
+  print_values(g, true);
+  if (s.preprocess) {
+    print_line(cat("pictures  make '", s.preprocess->input, "' by ", s.preprocess->name, ":"));
+    for (std::string_view rest = s.preprocess->pipeline; !rest.empty();) {
       const size_t end = std::min(rest.find('\n'), rest.size());
       print_line(cat("    ", rest.substr(0, end)));
       rest.remove_prefix(std::min(end + 1, rest.size()));
@@ -252,13 +160,47 @@ int run(const Options& o, const Globals& globals) {
   print_line(cat("arithmetic  ", fixed(t.flops * 1e-9, 3), " GFLOP", counted_at(g, sizes),
                  t.unsized.empty() ? std::string() : cat(", not all counted: ", t.unsized)));
   print_line(cat("results     ", bytes_text(t.bytes), " written by nodes"));
-  for (const auto& [domain, v] : model ? model->opsets : std::map<std::string, int64_t>{})
+  for (const auto& [domain, v] : s.model ? s.model->opsets : std::map<std::string, int64_t>{})
     print_line(cat("opset       ", domain.empty() ? "ai.onnx" : domain, " ", v));
-  if (plan) print_line(cat("plan        ", plan->precision, ", compiled for ", plan->target.name));
+  if (s.plan) print_line(cat("plan        ", s.plan->precision, ", compiled for ", s.plan->target.name));
   print_line(cat("nodes       ", t.nodes));
   Table table({"op", "count"}, {false, true});
   for (const auto& [op, n] : t.ops) table.row({op, cat(n)});
   table.print();
+}
+
+int run(const Options& o, const Globals& globals) {
+  const device::Target target = globals.target();
+  const Subject s = open_subject(o, target);
+  const ir::Graph& g = s.graph();
+  if (o.graph && !globals.json) {
+    if (s.preprocess) print_line(ir::print(s.preprocess->plan->graph, {.max_elements = 16}));
+    print_line(ir::print(g, {.max_elements = 16}));
+    return 0;
+  }
+  const SymbolValues sizes = sizes_of(s, o);
+  const Totals t = totals(g, sizes);
+  std::vector<SupportRow> support;
+  std::vector<std::string> notes;
+  if (o.support) {
+    const auto executable = runtime::Executable::create(s.plan, registry(), target);
+    support = support_rows(*executable, pairs(o.shapes, "--shape"), s.optimum);
+    notes = executable->notes();
+  }
+  if (globals.json) {
+    json out = facts(s, o, t, sizes);
+    if (o.support) {
+      out["support"] = support_json(support);
+      out["notes"] = notes;
+    }
+    if (o.graph) out["graph"] = ir::print(g, {.max_elements = 16});
+    print_line(out.dump(-1, ' ', false, json::error_handler_t::replace));
+  } else if (o.support) {
+    print_support(support);
+    for (const std::string& n : notes) print_line(cat("note: ", n));
+  } else {
+    print_facts(s, t, sizes);
+  }
   return 0;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a trainer holds and the operations that its runs are made of: trainer_setup.cc, trainer_programs.cc,
-// trainer_updates.cc, trainer_memory.cc, trainer_results.cc.
+// trainer_updates.cc, trainer_memory.cc, trainer_results.cc; a run is trainer.cc.
 #pragma once
 
 #include <deque>
@@ -15,6 +15,8 @@
 namespace pelton::train {
 
 struct Trainer::Impl {
+  class RunLoop;
+
   // An update that was started and whose results nobody has looked at.
   struct OnWay {
     int64_t update;

@@ -163,6 +163,8 @@ def test_generate_and_generate_stream(server):
     assert [e["left"] for e in got] == [3, 2, 1, 0] and [e["done"] for e in got] == [False, False, False, True]
     assert got[0]["model_name"] == "count" and got[0]["id"] == "x"
     assert server.json("/v2/models/count/versions/1/generate", {"n": 1})[1]["left"] == 0
+    # f32 0.6 - 1 in as many digits as it takes to tell it from its neighbours, as from infer
+    assert b'"left":-0.39999998,' in server.request("/v2/models/count/generate", {"n": 0.6})[2]
     status, answer = server.json("/v2/models/count/generate", {"n": 3})
     assert status == 501 and "generate_stream" in answer["error"]
     assert server.json("/v2/models/plain/generate", {"INPUT0": "héllo"})[1]["OUTPUT0"] == "héllo"

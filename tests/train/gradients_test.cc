@@ -36,6 +36,7 @@ double distance(const Tensor& got, const std::vector<double>& exact) {
 // beyond both.
 TEST_CASE("training: gradients of every parameter are as exact as PyTorch's") {
   const Json all = Json::parse(read_file("tests/train/expect/gradients.json"));
+  REQUIRE(all.size() == 5);  // models
   for (const Json& c : all) {
     const std::string model = c["model"];
     test::FormulaStep step(c, kOptimizer);

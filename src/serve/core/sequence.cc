@@ -137,7 +137,7 @@ std::optional<Error> SequenceScheduler::accept(RequestPtr& r, Clock::time_point 
   s->waiting.push_back(std::move(r));
   ++waiting_;
   stats_->pending.fetch_add(1, std::memory_order_relaxed);
-  if (!has_worker(*s, refusals)) release(s, refusals);
+  if (!ensure_worker(*s, refusals)) release(s, refusals);
   return std::nullopt;
 }
 

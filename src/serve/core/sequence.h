@@ -72,7 +72,7 @@ class SequenceScheduler final : public Scheduler {
   bool idles(const Sequence& s, Clock::time_point now) const;
   bool fit_together(const Sequence& a, const Sequence& b) const;
   void place(const SequencePtr& s);
-  bool has_worker(Sequence& s, Refusals& refusals);
+  bool ensure_worker(Sequence& s, Refusals& refusals);
   void release(const SequencePtr& s, Refusals& refusals);
   void sweep(Clock::time_point now, Refusals& refusals);
   void fail_waiting(Sequence& s, const Error& error, Refusals& refusals);

@@ -28,7 +28,7 @@ void SequenceScheduler::place(const SequencePtr& s) {
 
 // Starts the thread of the sequence's instance, if it has one and that is not there; false if none could be
 // started: then nothing of the sequence waits any more.
-bool SequenceScheduler::has_worker(Sequence& s, Refusals& refusals) {
+bool SequenceScheduler::ensure_worker(Sequence& s, Refusals& refusals) {
   const int i = s.instance;
   if (i < 0 || has_thread_[static_cast<size_t>(i)]) return true;
   try {
@@ -53,7 +53,7 @@ void SequenceScheduler::release(const SequencePtr& s, Refusals& refusals) {
   waiting.swap(backlog_);
   for (const SequencePtr& next : waiting) {
     place(next);
-    has_worker(*next, refusals);
+    ensure_worker(*next, refusals);
   }
   wake_.notify_all();
 }

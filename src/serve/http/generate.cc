@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/http/generate.h"
 
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "serve/http/json_reader.h"
 #include "serve/http/json_tensor.h"
-#include "tensor/tensor.h"
 
 namespace pelton::serve {
 namespace {
@@ -31,30 +29,16 @@ Dims shape_of(simdjson::dom::element e, std::string_view name) {
   return dims;
 }
 
-Json number_json(double v, const TensorValue& t) {
-  if (!std::isfinite(v))
-    fail(ErrorCode::numeric, cat("output '", t.name, "' holds ", v, ", which JSON cannot carry"), "",
-         "ask for it with infer as binary data");
-  return v;
-}
-
+// Text that is no UTF-8 is replaced where it is written: a stream may end within a character.
 Json values_json(const TensorValue& t) {
-  Json list = Json::array();
   if (t.dtype == DType::string) {
+    Json list = Json::array();
     for (std::string_view s : split_bytes(t.data.data, t.data.size)) list.push_back(std::string(s));
     return list;
   }
-  const Tensor values = Tensor::borrow(t.dtype, t.dims, t.data.data, t.data.owner);
-  if (is_float(t.dtype)) {
-    for (double v : to_doubles(values)) list.push_back(number_json(v, t));
-  } else if (t.dtype == DType::boolean) {
-    for (int64_t v : to_ints(values)) list.push_back(v != 0);
-  } else if (t.dtype == DType::u64) {
-    for (int64_t v : to_ints(values)) list.push_back(static_cast<uint64_t>(v));
-  } else {
-    for (int64_t v : to_ints(values)) list.push_back(v);
-  }
-  return list;
+  std::string numbers;
+  append_elements(numbers, t);  // as inference writes them: f32 0.1 is 0.1
+  return Json::parse(numbers);
 }
 
 // Refuses a key that the body has had before it takes any room.

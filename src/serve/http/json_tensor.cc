@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/http/json_tensor.h"
 
+#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -120,10 +121,10 @@ void append_real(std::string& out, double v, bool single, const TensorValue& t) 
   if (!std::isfinite(v))
     fail(ErrorCode::numeric, cat("output '", t.name, "' holds ", v, ", which JSON cannot carry"), "",
          "ask for the output as binary data");
-  if (single)
-    append(out, static_cast<float>(v));
-  else
-    append(out, v);
+  if (!single) return append(out, v);
+  char digits[32];  // as many as tell it from other f32
+  const auto end = std::to_chars(digits, digits + sizeof digits, static_cast<float>(v)).ptr;
+  out.append(digits, end);
 }
 
 }  // namespace

@@ -1,29 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Connections beyond the limit are told so and closed, those that go make room.
-#include <arpa/inet.h>
 #include <doctest/doctest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <vector>
 
 #include "serve/core/fixture.h"
+#include "serve/core/loopback.h"
 #include "serve/grpc/server.h"
 
 namespace pelton::serve::test {
 namespace {
 
 // Connected, with the client's first bytes sent.
-Fd connect_to(const std::string& endpoint) {
-  Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in to{};
-  to.sin_family = AF_INET;
-  to.sin_port = htons(static_cast<uint16_t>(std::stoi(endpoint.substr(endpoint.rfind(':') + 1))));
-  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  REQUIRE(::connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0);
-  const std::string hello("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33);
-  REQUIRE(::send(fd.get(), hello.data(), hello.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(hello.size()));
+Fd greeted(const std::string& endpoint) {
+  Fd fd = connect_to(endpoint);
+  REQUIRE(send_all(fd, std::string("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33)));
   return fd;
 }
 
@@ -51,12 +43,12 @@ TEST_CASE("gRPC connections are bounded, and one that ends makes room") {
   {
     std::vector<Fd> open;
     for (int i = 0; i < 3; ++i) {
-      open.push_back(connect_to(server->endpoint()));
+      open.push_back(greeted(server->endpoint()));
       CHECK(taken(open.back()));
     }
-    for (int i = 0; i < 3; ++i) CHECK_FALSE(taken(connect_to(server->endpoint())));
+    for (int i = 0; i < 3; ++i) CHECK_FALSE(taken(greeted(server->endpoint())));
     open.pop_back();
-    CHECK(until([&] { return taken(connect_to(server->endpoint())); }));
+    CHECK(until([&] { return taken(greeted(server->endpoint())); }));
   }
   CHECK(s.end(*server));
 }

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A ModelInfer call whose answer nobody reads: made of HTTP/2 frames, since every client of the library
 // reads.
-#include <arpa/inet.h>
 #include <doctest/doctest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 
 #include "grpc_service.pb.h"
+#include "serve/core/loopback.h"
 #include "serve/grpc/front_end.h"
 
 namespace pelton::serve::test {
@@ -41,12 +39,7 @@ std::string request() {
 // Opens a connection whose answers have no window to leave by, and makes the call.
 class SilentClient {
  public:
-  explicit SilentClient(const std::string& endpoint) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in to{};
-    to.sin_family = AF_INET;
-    to.sin_port = htons(static_cast<uint16_t>(std::stoi(endpoint.substr(endpoint.rfind(':') + 1))));
-    ::inet_pton(AF_INET, "127.0.0.1", &to.sin_addr);
-    REQUIRE(::connect(fd_.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0);
+  explicit SilentClient(const std::string& endpoint) : fd_(connect_to(endpoint)) {
     send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, big_endian(4, 2) + big_endian(0, 4)));
     send(frame(1, 4, 1,
                header(":method", "POST") + header(":scheme", "http") +
@@ -64,13 +57,7 @@ class SilentClient {
   }
 
  private:
-  void send(const std::string& data) {
-    for (size_t at = 0; at < data.size();) {
-      const ssize_t n = ::send(fd_.get(), data.data() + at, data.size() - at, MSG_NOSIGNAL);
-      REQUIRE(n > 0);
-      at += static_cast<size_t>(n);
-    }
-  }
+  void send(const std::string& data) { REQUIRE(send_all(fd_, data)); }
   std::string receive(size_t size) {
     std::string out(size, '\0');
     if (size) REQUIRE(::recv(fd_.get(), out.data(), size, MSG_WAITALL) == static_cast<ssize_t>(size));
