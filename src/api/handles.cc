@@ -58,9 +58,16 @@ DType from_c(pelton_dtype t) {
        cat("there is no element type of DLPack code ", t.code, ", ", t.bits, " bits, ", t.lanes, " lanes"));
 }
 
+Dims dims_from_c(const int64_t* shape, int32_t ndim, std::string_view what) {
+  constexpr int32_t kMost = 64;  // what lies behind a shape that is not one is not read
+  if (ndim < 0 || ndim > kMost)
+    fail(ErrorCode::bad_shape, cat(what, " has a rank of ", ndim, ", expected 0 to ", kMost));
+  if (ndim > 0) need(shape, "a shape");
+  return Dims(shape, shape + ndim);
+}
+
 Tensor borrow(const pelton_tensor& t) {
-  if (t.ndim < 0 || (t.ndim > 0 && !t.shape)) fail(ErrorCode::bad_shape, "the tensor has no shape");
-  Dims dims(t.shape, t.shape + t.ndim);
+  Dims dims = dims_from_c(t.shape, t.ndim, "the tensor");
   int64_t count = element_count(dims);
   if (t.strides && count > 0) {
     Dims dense = row_major_strides(dims);

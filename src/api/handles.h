@@ -82,7 +82,8 @@ T& need(T* handle, const char* what) {
 
 // bits 0 for types that DLPack does not have.
 pelton_dtype to_c(DType t);
-DType from_c(pelton_dtype t);  // bad_type
+DType from_c(pelton_dtype t);                                                 // bad_type
+Dims dims_from_c(const int64_t* shape, int32_t ndim, std::string_view what);  // bad_shape for an absurd rank
 // Borrows a dense tensor, wherever it lies; bad_type and bad_shape for others.
 Tensor borrow(const pelton_tensor& t);
 Tensor borrow_on_host(const pelton_tensor& t);  // bad_type for one that lies elsewhere

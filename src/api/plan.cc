@@ -146,11 +146,8 @@ pelton_status pelton_plan_memory(const pelton_plan* plan, const int64_t* const* 
     if (shapes) {
       need(ndims, "ndims");
       std::vector<Dims> dims;
-      for (size_t i = 0; i < executable->graph().inputs.size(); ++i) {
-        if (ndims[i] < 0) fail(ErrorCode::bad_shape, cat("input ", i, " has a rank of ", ndims[i]));
-        if (ndims[i] > 0) need(shapes[i], "a shape");
-        dims.emplace_back(shapes[i], shapes[i] + ndims[i]);
-      }
+      for (size_t i = 0; i < executable->graph().inputs.size(); ++i)
+        dims.push_back(dims_from_c(shapes[i], ndims[i], cat("input ", i)));
       executable->prepare(dims);
     }
     runtime::Memory m = executable->memory();
@@ -164,9 +161,11 @@ pelton_status pelton_plan_refit(pelton_plan* plan, const char* const* names, con
     pelton_plan& p = need(plan, "plan");
     std::map<std::string, Tensor> weights;
     if (count > 0) need(names, "names"), need(values, "values");
-    for (size_t i = 0; i < count; ++i)
-      weights[&need(names[i], "a name")] =
-          with_place(cat("weight '", names[i], "'"), [&] { return borrow_on_host(values[i]).clone(); });
+    for (size_t i = 0; i < count; ++i) {
+      const std::string name = &need(names[i], "a name");
+      weights[name] =
+          with_place(cat("weight '", name, "'"), [&] { return borrow_on_host(values[i]).clone(); });
+    }
     auto old = p.executable();
     auto made = runtime::Executable::create(runtime::refit(old->plan(), weights), registry(), old->target(),
                                             p.options);

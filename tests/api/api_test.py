@@ -408,11 +408,19 @@ def test_missing_arrays_are_errors(plan, model):
         Plan(model, options)
     memory = Memory(c.sizeof(Memory))
     dims = (c.c_int64 * 2)(5, 4)
-    for shapes, ndims, words in (((dims,), (-1,), "a rank of -1"), ((None,), (2,), "a shape is NULL")):
+    for shapes, ndims, words in (((dims,), (-1,), "a rank of -1"), ((None,), (2,), "a shape is NULL"),
+                                 ((dims,), (2**30,), "a rank of 1073741824, expected 0 to 64")):
         shapes = (c.POINTER(c.c_int64) * 1)(*(c.cast(s, c.POINTER(c.c_int64)) if s else None for s in shapes))
         with pytest.raises(Failure, match=words):
             call("pelton_plan_memory", plan.handle, shapes, (c.c_int32 * 1)(*ndims), c.byref(memory))
     for names, values in ((None, None), ((c.c_char_p * 1)(b"w"), None)):
         with pytest.raises(Failure, match="is NULL"):
             call("pelton_plan_refit", plan.handle, names, values, c.c_size_t(1))
+    t = tensor(np.zeros((3, 4), np.float32))
+    with pytest.raises(Failure, match="a name is NULL"):
+        call("pelton_plan_refit", plan.handle, (c.c_char_p * 1)(None), c.byref(t), c.c_size_t(1))
+    for ndim, words in ((2**30, "a rank of 1073741824, expected 0 to 64"), (-1, "a rank of -1")):
+        t.ndim = ndim
+        with pytest.raises(Failure, match=words):
+            call("pelton_context_set_input", context, c.c_size_t(0), c.byref(t), 1)
     lib.pelton_context_free(context)
