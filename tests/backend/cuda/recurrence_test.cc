@@ -79,7 +79,7 @@ Values values_of(const Layer& l) {
 
 // The problem as the back end would state it, for functions that are the defaults.
 template <class T>
-void emulate(const Layer& l, int multiprocessors, bool kept = true, bool tf32 = false) {
+void emulate(const Layer& l, int multiprocessors, bool kept = true, bool tf32 = false, int splits = 1) {
   CAPTURE(l.op);
   CAPTURE(l.hidden);
   CAPTURE(l.attrs);
@@ -142,6 +142,7 @@ void emulate(const Layer& l, int multiprocessors, bool kept = true, bool tf32 = 
     s.splits = 1;
     s.shared_bytes = static_cast<int>(RecurrenceLayout(p, s).bytes);
   }
+  CHECK(s.splits >= splits);
   CHECK((s.way == Way::tensor) == ((sizeof(T) == 2 || tf32) && s.entries > 1 && kept));
   auto kernel = s.way == Way::one_kept     ? &recurrence_kernel<T, Way::one_kept>
                 : s.way == Way::tensor     ? &recurrence_kernel<T, Way::tensor>
@@ -202,6 +203,8 @@ TEST_CASE("recurrent layers: the kernel's text, by blocks that hand the state to
     emulate<__nv_bfloat16>({"lstm", 3, 70, 4, 20, DType::bf16}, multiprocessors);
   }
   emulate<__half>({"gru", 3, 3, 4, 21, DType::f16}, 2, false);
+  // More warps than rows: they share out the sums.
+  for (const char* op : {"lstm", "gru"}) emulate<__half>({op, 2, 3, 4, 70, DType::f16}, 12, true, false, 2);
   for (const Layer& l : {kLayers[1], kLayers[3], kLayers[6], Layer{"lstm", 3, 11, 4, 37}})
     for (int multiprocessors : {2, 5}) emulate<float>(l, multiprocessors, true, true);
 }
