@@ -272,4 +272,4 @@ def test_amounts_are_finite(pelton, chain):
                     ("verify", "chain.plt", "--rtol-alone", "inf"), ("conform", ".", "--rtol", "nan")):
         assert_error(pelton(*command), 2, f"{command[2]} is {command[3]}", "finite and not negative")
     exact = pelton("verify", "chain.plt", "--rtol", "0", "--rtol-alone", "0", "--json").json()
-    assert exact["tolerance"] == {"alone": 0, "cumulative": 0}
+    assert exact["tolerance"] == {"alone": 0, "cumulative": 0, "behind_quantisation": 0}
