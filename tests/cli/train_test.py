@@ -234,6 +234,14 @@ def test_nan_is_named_and_leaves_the_checkpoint(pelton, arrays):
     out = pelton("train", "r.toml", "--set", "optimizer.name=sgd", "--set", "optimizer.lr=1e30", "--set", "checkpoint.steps=1")
     assert_error(out, 1, "the loss of update", "first not finite", "learning rate")
     data = dict(np.load(arrays / "train.npz"))
+    data["features"][5, 0] = 1e6  # infinite in fp16, where the first layer multiplies
+    np.savez(arrays / "train.npz", **data)
+    def in_fp16(full, *more):
+        return pelton("train", "r.toml", "--set", f"output.folder=f{len(full)}", "--set", "step.precision=fp16", "--set",
+                      f"step.full_precision={full}", *more)
+    assert_error(in_fp16("['none']"), 1, "first not finite: ", "'0'", "learning rate")
+    assert_error(in_fp16("['0']"), 1, "first not finite: ", "'3'")
+    lines(in_fp16("['0', '3']", "--json"))
     data["features"][0, 0] = np.nan
     np.savez(arrays / "train.npz", **data)
     assert_error(pelton("train", "r.toml", "--set", "output.folder=n"), 1, "the loss of update", "NaN")
@@ -311,6 +319,38 @@ def test_options_work_together(pelton, arrays):
     assert all("grad_norm" in x for x in out if x.get("kind") == "train")
     assert "average.0.weight" in raw_tensors(newest(arrays / "runs/o"))
     assert pelton("compile", "runs/o", "-o", "o.pelton").code == 0
+
+
+def idx(array):
+    return struct.pack(">HBB", 0, 8, array.ndim) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
+
+
+@pytest.mark.parametrize("kind", ["csv", "mnist", "cifar"])
+def test_kinds_of_data(pelton, tmp_path, kind):
+    """Two classes that a glance tells apart, as a table and as pictures."""
+    rng = np.random.default_rng(0)
+    label = rng.integers(0, 2, 64).astype(np.uint8)
+    if kind == "csv":
+        (tmp_path / "t.csv").write_text("a,b,class\n" + "".join(f"{k + 0.1 * rng.normal()},{1 - k},{k}\n" for k in label))
+        model, data = 'name = "mlp", features = 2, hidden = [8], classes = 2', 'kind = "csv", path = "t.csv", label = "class"'
+    else:
+        size, channels = (28, 1) if kind == "mnist" else (32, 3)
+        x = (rng.integers(0, 80, (64, channels, size, size)) + 120 * label[:, None, None, None]).astype(np.uint8)
+        if kind == "mnist":
+            (tmp_path / "x").write_bytes(idx(x[:, 0]))
+            (tmp_path / "y").write_bytes(idx(label))
+            data = 'kind = "mnist", images = "x", labels = "y"'
+        else:
+            (tmp_path / "c.bin").write_bytes(b"".join(bytes([k]) + p.tobytes() for k, p in zip(label, x)))
+            data = 'kind = "cifar", files = ["c.bin"]'
+        model = f'name = "small_cnn", size = {size}, channels = {channels}, widths = [4], hidden = 8, classes = 10'
+    (tmp_path / "r.toml").write_text(f"""version = 1
+model = {{ {model} }}
+step = {{ epochs = 12 }}
+optimizer = {{ name = "adam", lr = 0.02 }}
+data = {{ batch = 16, train = {{ {data}, shuffle = true }}, eval = {{ {data} }} }}
+""")
+    assert lines(pelton("train", "r.toml", "--json"))[-1]["best"]["accuracy"] > 0.95
 
 
 def test_lines_of_tokens(pelton, tmp_path):
