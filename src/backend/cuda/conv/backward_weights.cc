@@ -136,7 +136,7 @@ WeightsProblem::WeightsProblem(const Instance& instance, const device::Target& t
 std::string WeightsProblem::key() const {
   return cat("conv_backward_weights ", name(g.dtype), g.dims, g.layout.str(), " ", x.dims, x.layout.str(),
              " ", name(result), dw, " g", groups, " s", window.strides, " d", window.dilations, " p",
-             window.low, window.high, tf32 ? " tf32" : "", " judged");
+             window.low, window.high, tf32 ? " tf32" : "", " judged", groups > 1 ? " by lines" : "");
 }
 
 void add_conv_backward(Registry& registry) {

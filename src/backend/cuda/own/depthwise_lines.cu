@@ -36,6 +36,7 @@ std::vector<DepthwiseLines> depthwise_lines(const DepthwiseBackward& d, int mult
   constexpr int kShortest = 8;  // of segments: each reads two columns of x anew
   std::vector<DepthwiseLines> out;
   if (d.r != 3 || !depthwise_has_window(d, kLineChannels) || d.n == 0 || d.p == 0 || d.q == 0) return out;
+  if (int64_t{4} * (d.w + d.s) * d.c >= int64_t{1} << 31) return out;  // bytes of a row stay in 32 bits
   const int pairs = d.c / kLineChannels;
   for (int lanes : {32, 24, 16}) {
     // At most an eighth of the threads lies idle, or it is the least that there are.
