@@ -40,7 +40,7 @@ namespace pelton::backend::cuda {
 struct EmulatedDim {
   int x = 0, y = 0;
 };
-static EmulatedDim threadIdx, blockIdx;  // as all below: of this file's test alone
+inline EmulatedDim threadIdx, blockIdx;  // of all tests: the class below sets them
 
 // Numbers of 16 bits as kernels move them.
 struct EmulatedBf16 {
@@ -98,6 +98,20 @@ class Emulation {
     if (block.barrier.arrived + 1 == threads_)
       for (size_t i = 0; i < threads_; ++i) fibers_[now_ / threads_ * threads_ + i]->at_barrier = false;
     wait(block.barrier, threads_);
+  }
+  void named_barrier(int which, int threads) {
+    Named& b = blocks_[now_ / threads_].named[static_cast<size_t>(which)];
+    const size_t generation = b.generation;
+    b.waiting.push_back(now_);
+    if (b.waiting.size() == static_cast<size_t>(threads)) {
+      for (size_t i : b.waiting) fibers_[i]->at_barrier = false;
+      b.waiting.clear();
+      ++b.generation;
+      return;
+    }
+    const size_t mine = now_;
+    fiber().at_barrier = true;
+    while (b.generation == generation) swapcontext(&fibers_[mine]->context, &main_);
   }
   int rank() const { return static_cast<int>(now_ / threads_); }
   unsigned char* shared(size_t block) {
@@ -179,8 +193,13 @@ class Emulation {
     bool done = false, at_barrier = false, waits_for_cluster = false, looks = false;
     size_t arrived_at = 0;
   };
+  struct Named {
+    std::vector<size_t> waiting;
+    size_t generation = 0;
+  };
   struct Block {
     Barrier barrier;
+    std::array<Named, 16> named;
     std::vector<double> shared;
   };
   struct Warp {
@@ -259,6 +278,12 @@ static inline void let_next_start() {}
 static inline void inputs_ready() {}
 static inline void __syncthreads() {
   Emulation::current().block_barrier();
+}
+static inline void named_barrier(int which, int threads) {
+  Emulation::current().named_barrier(which, threads);
+}
+static inline float __shfl_xor_sync(unsigned, float value, int other) {
+  return Emulation::current().exchange(value)[static_cast<size_t>((threadIdx.x % 32) ^ other)];
 }
 static inline void copy_16(void* to, const void* from, bool there) {
   Emulation::current().copy(to, from, there);

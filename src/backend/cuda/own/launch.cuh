@@ -16,6 +16,11 @@ __device__ __forceinline__ void let_next_start() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
+// Waits for `threads` threads of the block, whole warps, that name the same barrier of 1 to 15.
+__device__ __forceinline__ void named_barrier(int which, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(which), "r"(threads) : "memory");
+}
+
 template <class... Parameters, class... Arguments>
 cudaError_t launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
                    cudaStream_t stream, const Arguments&... arguments) {
