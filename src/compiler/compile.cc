@@ -30,16 +30,12 @@ namespace pelton::compiler {
 
 using ir::Graph;
 
-namespace {
-
-// Whether products in this precision are no slower than in f32. No CPU kernel multiplies in f16, and those in
-// bf16 are of the library's code for AVX-512.
-bool multiplies_in(const device::Target& target, std::string_view precision) {
-  if (target.kind != device::Kind::cpu) return true;
-  return precision != "fp16" && (precision != "bf16" || target.isa >= device::CpuIsa::avx512);
+// No CPU kernel multiplies in f16, and those in bf16 are of the library's code for AVX-512.
+std::string slow_precision(const device::Target& target, std::string_view precision) {
+  if (target.kind != device::Kind::cpu) return "";
+  if (precision != "fp16" && (precision != "bf16" || target.isa >= device::CpuIsa::avx512)) return "";
+  return cat("products in ", precision, " have no fast kernels on ", target.name, ": slower than in fp32");
 }
-
-}  // namespace
 
 runtime::Plan compile(Graph graph, const device::Target& target, const Options& options,
                       const backend::Registry& registry) {
@@ -124,9 +120,8 @@ runtime::Plan compile(Graph graph, const device::Target& target, const Options& 
   std::set<std::string> full = options.full_precision;
   if (options.precision == "fp16" && !measured.quantize.samples.empty())
     full.merge(out_of_f16(graph, measured.quantize.samples, registry, compile_f32, quantize_notes));
-  if (!multiplies_in(target, options.precision))
-    quantize_notes.push_back(cat("products in ", options.precision, " have no fast kernels on ", target.name,
-                                 ": the plan is smaller than in fp32, and slower"));
+  if (std::string why = slow_precision(target, options.precision); !why.empty())
+    quantize_notes.push_back(std::move(why));
   if (!int8 && p.run("precision", [&] { return passes::precision(graph, options.precision, context, full); }))
     clean_up();
   p.print("precision");

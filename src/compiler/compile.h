@@ -5,6 +5,7 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "backend/kernel.h"
 #include "passes/specialise.h"
@@ -27,6 +28,9 @@ struct Options {
 // Throws what passes and the verifier throw; every message names the pass.
 runtime::Plan compile(ir::Graph graph, const device::Target& target, const Options& options,
                       const backend::Registry& registry);
+
+// Why a plan in this precision is slower than in fp32 on the target; empty where it need not be.
+std::string slow_precision(const device::Target& target, std::string_view precision);
 
 // Names of the passes, in order.
 std::vector<std::string> pass_names();

@@ -151,7 +151,7 @@ void Pipeline::Impl::keep_budget(int64_t bytes) {
   if (fit < 1)
     fail(ErrorCode::limit,
          cat("one batch takes ", bytes, " bytes, the memory budget is ", options.memory_budget_bytes),
-         core->maker.spec().name, "raise memory_budget_bytes or use a smaller batch");
+         core->maker.spec().name, "use a smaller batch (in C++ also: raise RunOptions::memory_budget_bytes)");
   batch_bytes = bytes;
   if (fit >= window) return;
   log_warn("data: ", fit, " instead of ", window, " batches in flight, to stay within ",

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/log.h"
 #include "train/trainer_impl.h"
 
 namespace pelton::train {
@@ -40,6 +41,8 @@ Trainer::Impl::Impl(Recipe r, TrainerOptions o, const backend::Registry& reg)
                 : std::max<int64_t>(1, std::llround(recipe.epochs * static_cast<double>(epoch_updates)));
   step.schedule = make_schedule(recipe, updates, epoch_updates);
   compile_options.precision = recipe.precision;
+  if (const std::string why = compiler::slow_precision(options.target, recipe.precision); !why.empty())
+    log_warn(why);
   compile_options.full_precision.insert(recipe.full_precision.begin(), recipe.full_precision.end());
   compile_options.full_precision.insert({kUpdate, kStages});
   step.scaling = recipe.scaling;
@@ -79,6 +82,8 @@ void Trainer::Impl::prepare_data() {
   if (options.target.kind != device::Kind::cpu && !options.compile_only)
     device = registry.open(options.target);
   loaders = make_loaders(recipe, wanted, device);
+  const auto named = static_cast<int64_t>(loaders.train->classes().size());
+  if (named && named < classes) log_warn("the data has ", named, " classes, the model ", classes);
   step.loss.soft = loaders.train->soft();
   step.forms = loaders.train->forms(recipe.data.mean, recipe.data.std);
   for (const std::optional<InputForm>& form : step.forms)

@@ -218,6 +218,24 @@ def test_a_memory_budget_is_kept_by_computing_again(pelton, arrays):
     assert losses(lines(out)) == losses(plain)
 
 
+def test_what_is_likely_a_mistake_is_told(pelton, arrays):
+    slow = pelton("train", "r.toml", "--dry-run", "--set", "step.precision=fp16")
+    assert slow.code == 0 and "products in fp16 have no fast kernels on cpu" in slow.err
+    for name in ("rose", "tulip"):
+        (arrays / "pictures" / name).mkdir(parents=True)
+        for i in range(4):
+            (arrays / "pictures" / name / f"{i}.ppm").write_bytes(b"P6 8 8 255\n" + bytes(range(i, i + 192)))
+    (arrays / "p.toml").write_text("""version = 1
+model = { name = "small_cnn", channels = 3, size = 8, classes = 10 }
+data = { batch = 4, train = { kind = "folder", path = "pictures", stages = [{ op = "decode" }, { op = "normalize" }] } }
+optimizer = { name = "sgd", lr = 0.1 }
+step = { epochs = 1 }
+""")
+    assert "the data has 2 classes, the model 10" in pelton("train", "p.toml", "--dry-run").err
+    fits = pelton("train", "p.toml", "--dry-run", "--set", "model.classes=2")
+    assert fits.code == 0 and fits.err == ""
+
+
 def test_bad_input_is_one_clear_error(pelton, arrays):
     assert_error(pelton("train", "none.toml"), 1, "none.toml")
     assert_error(pelton("train", "r.toml", "--set", "optimizer.name=sdg"), 1, "'sdg'", "did you mean 'sgd'?")
