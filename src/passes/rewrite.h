@@ -22,8 +22,8 @@ struct Rule {
 };
 bool apply_rules(ir::Graph& graph, std::span<const Rule> rules, const Context& context);
 
-// Removes pure nodes without users, but for those that tell a size which something else names; symbols' checks
-// stay. Also a pass of its own.
+// Removes pure nodes without users, but for those that tell a size which something else names; symbols'
+// checks stay. Also a pass of its own.
 bool remove_dead(ir::Graph& graph);
 
 // Builds in front of the node, nodes under its name.
