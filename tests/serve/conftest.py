@@ -7,12 +7,15 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 import urllib.error
 import urllib.request
 
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+
+from waiting import until  # noqa: E402
 
 IDENTITY = """
 backend: "identity"
@@ -94,6 +97,10 @@ class Server:
     def waiting(self, model):
         """Requests of the model that are accepted and not executed yet. Its metrics begin with the first answer."""
         return self.metric(f'nv_inference_pending_request_count{{model="{model}",version="1"')
+
+    def until_waiting(self, model, count):
+        """Until so many wait behind those that run, for longer than a thread takes to begin."""
+        until(lambda: self.waiting(model) == count and (time.sleep(0.2) or self.waiting(model) == count))
 
     def stop(self, sig=signal.SIGTERM):
         """Ends the server; its exit status and standard error."""

@@ -49,22 +49,23 @@ def test_health_and_reflection(channel):
 
 
 def test_deadline_and_cancellation_free_the_place(serve):
-    add_model(serve.repository, "slow", identity(more='parameters { key: "execute_delay_ms" value { string_value: "2500" } }'))
+    add_model(serve.repository, "slow", identity(more='parameters { key: "execute_delay_ms" value { string_value: "2000" } }'))
     server = serve()
     assert server.infer("slow", [1], "INT32")[0] == 400                                # its metrics begin
     with grpc.insecure_channel(server.grpc) as channel:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
-        running = stub.ModelInfer.future(infer_request("slow"))
+        kept = [stub.ModelInfer.future(infer_request("slow")) for _ in range(2)]
+        until(lambda: server.waiting("slow") == 1)                                    # one has come, so the next is not the first
         cancelled = stub.ModelInfer.future(infer_request("slow"))
-        until(lambda: server.waiting("slow") == 1)                                    # one runs, the other waits
+        server.until_waiting("slow", 2)
         with pytest.raises(grpc.RpcError) as error:
             stub.ModelInfer(infer_request("slow"), timeout=0.2)
         assert error.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
         cancelled.cancel()
         until(lambda: failures(server, "slow") == 3)
-        assert running.result().outputs[0].shape == [1]
+        assert [k.result().outputs[0].shape for k in kept] == [[1], [1]]
         stub.ModelInfer(infer_request("slow"))
-        assert server.json("/v2/models/slow/stats")[1]["model_stats"][0]["execution_count"] == 2
+        assert server.json("/v2/models/slow/stats")[1]["model_stats"][0]["execution_count"] == 3
 
 
 @pytest.mark.parametrize("change, code, words", [

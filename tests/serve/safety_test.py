@@ -151,7 +151,7 @@ def test_a_client_that_vanishes_frees_its_place(serve):
     time.sleep(0.1)                            # so that it is the first
     waiting = socket.create_connection(("127.0.0.1", server.port))
     waiting.sendall(body_head)
-    until(lambda: server.waiting("slow") == 1)
+    server.until_waiting("slow", 1)
     waiting.close()
     assert running.recv(1000).startswith(b"HTTP/1.1 200")
     running.close()
@@ -259,7 +259,7 @@ def test_sigterm_answers_what_is_under_way(serve):
     both = [socket.create_connection(("127.0.0.1", server.port), timeout=60) for _ in range(2)]
     for s in both:
         s.sendall(infer_head(length=len(BODY), model="slow", close=False) + BODY)
-    until(lambda: server.waiting("slow") == 1)             # the other one runs
+    server.until_waiting("slow", 1)                        # the other one runs
     server.process.send_signal(signal.SIGTERM)
     for s in both:
         assert s.recv(1000).startswith(b"HTTP/1.1 200 OK")
