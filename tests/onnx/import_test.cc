@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <set>
+
 #include "base/log.h"
 #include "ir/text.h"
 #include "model_text.h"
@@ -91,6 +93,25 @@ TEST_CASE("names of dimensions become symbols") {
   m.input("x", {sym("p2o.Dim.0")}).output("y").node("Relu", {"x"}, {"y"});
   ir::Graph g = m.import();
   CHECK(g.type(g.outputs[0]).str() == "f32[p2o.Dim.0]");
+}
+
+TEST_CASE("a number that becomes part of a node has no name for new values") {
+  ModelText m;
+  m.initializer("scales", Tensor::from<float>({4}, {1, 1, 2, 2}))
+      .initializer("kept", Tensor::from<float>({4}, {1, 2, 3, 4}))
+      .node("Resize", {"x", "", "scales"}, {"y"})
+      .node("Mul", {"z", "scales"}, {"a"})
+      .node("Add", {"a", "kept"}, {"b"})
+      .input("x", {1, 1, 2, 2})
+      .input("z", {4})
+      .output("y")
+      .output("b");
+  const ir::Graph g = m.import();
+  std::set<std::string> names;
+  for (ir::NodeId id : g.order())
+    if (g[id].is("constant")) names.insert(g[g[id].outputs[0]].name);
+  CHECK(names.count("kept") == 1);
+  CHECK(names.count("scales") == 0);
 }
 
 TEST_CASE("a condition that is known picks its branch, one that is not captures what both use") {

@@ -125,7 +125,18 @@ DType NodeContext::get_dtype(std::string_view name, DType otherwise) const {
   return *t;
 }
 
+namespace {
+
+// A number that was read becomes part of a node. Where something else reads the constant too, new values by
+// its name would change that alone.
+void forget_name(ir::Graph& g, ValueId v) {
+  if (const Tensor* t = g.constant(v); t && is_float(t->dtype())) g.edit(v).name.clear();
+}
+
+}  // namespace
+
 std::optional<Tensor> NodeContext::value_of(ValueId v) const {
+  forget_name(b.graph(), v);
   return constant_value(b.graph(), v);
 }
 
@@ -141,6 +152,7 @@ std::optional<Contents> NodeContext::contents_of(ValueId v) const {
 }
 
 Tensor NodeContext::need_value(ValueId v, std::string_view what) {
+  forget_name(b.graph(), v);
   if (auto t = constant_value(b.graph(), v, importer.known_inputs(b.graph()))) return *t;
   refuse(ErrorCode::bad_shape, cat(what, " must be known when the model is read"),
          "fold it into the model, or give the input it comes from a fixed value or shape");
