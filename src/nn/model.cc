@@ -14,6 +14,18 @@ std::string list(const std::vector<std::string>& names) {
   return out;
 }
 
+// Whole numbers are counts and sizes. Only of layers there may be none.
+void check_sizes(const std::string& name, const ir::Attr& value, const std::string& where) {
+  const int64_t least = name == "layers" ? 0 : 1;
+  auto check = [&](int64_t n) {
+    if (n < least)
+      fail(ErrorCode::usage, cat("option '", name, "' is ", n, ", but counts from ", least), where);
+  };
+  if (const int64_t* n = std::get_if<int64_t>(&value)) check(*n);
+  if (const Ints* list = std::get_if<Ints>(&value))
+    for (int64_t n : *list) check(n);
+}
+
 }  // namespace
 
 ModelOptions::ModelOptions(const ModelDef& model, const Attrs& given) {
@@ -38,8 +50,7 @@ ModelOptions::ModelOptions(const ModelDef& model, const Attrs& given) {
     if (ir::kind(v) != def->kind)
       fail(ErrorCode::usage,
            cat("option '", name, "' is ", ir::name(def->kind), ", not ", ir::name(ir::kind(v))), where);
-    if (const int64_t* n = std::get_if<int64_t>(&v); n && *n < 0)
-      fail(ErrorCode::usage, cat("option '", name, "' is ", *n, ", but counts from 0"), where);
+    check_sizes(name, v, where);
     values_[name] = std::move(v);
   }
   for (const ir::AttrDef& d : model.options)

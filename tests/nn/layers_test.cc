@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "interp/interpreter.h"
+#include "nn/model.h"
 #include "support/expect_error.h"
 
 using namespace pelton;
@@ -185,4 +186,15 @@ TEST_CASE("layers: what does not fit is refused by the layer's path") {
   test::expect_error(ErrorCode::bad_shape, {"5 groups", "6 channels", "stem.gn"},
                      [&] { group_norm(net, "gn", x, 5); });
   test::expect_error(ErrorCode::bad_name, {"'rellu'", "relu6"}, [&] { activation(net, x, "rellu"); });
+}
+
+TEST_CASE("options that count are refused below the least that they can be") {
+  const std::pair<const char*, ir::Attrs> wrong[] = {{"gpt2", {{"heads", int64_t{0}}}},
+                                                     {"mlp", {{"classes", int64_t{0}}}},
+                                                     {"mlp", {{"hidden", Ints{16, -1}}}},
+                                                     {"bert", {{"layers", int64_t{-1}}}}};
+  for (const auto& [model, options] : wrong)
+    test::expect_error(ErrorCode::usage, {options.begin()->first.c_str(), "counts from", model},
+                       [&] { ModelOptions(find_model(model), options); });
+  ModelOptions(find_model("bert"), {{"layers", int64_t{0}}});
 }

@@ -168,15 +168,19 @@ void eval_tfidf(EvalContext& c) {
   int64_t rows = x.rank() == 2 ? x.dims()[0] : 1, items = x.dims().back();
   std::vector<double> count(static_cast<size_t>(rows * width), 0), weight(static_cast<size_t>(width), 1);
   for (size_t i = 0; i < weights.size(); ++i) weight[static_cast<size_t>(columns[i])] = weights[i];
+  // Longer grams than the pool's match nothing, and one whose items lie further apart does not fit in a row.
+  most = std::min({most, items, static_cast<int64_t>(starts.size())});
   for (int64_t r = 0; r < rows; ++r)
-    for (int64_t length = least; length <= most; ++length)
-      for (int64_t step = 1; step <= (length == 1 ? 1 : skip + 1); ++step)
+    for (int64_t length = least; length <= most; ++length) {
+      const int64_t widest = length == 1 ? 1 : (items - 1) / (length - 1);
+      for (int64_t step = 1; step <= widest && step - 1 <= skip; ++step)
         for (int64_t at = 0; at + (length - 1) * step < items; ++at) {
           Gram g;
           for (int64_t i = 0; i < length; ++i) g.push_back(item(x, r * items + at + i * step));
           if (auto found = grams.find(g); found != grams.end())
             count[static_cast<size_t>(r * width + columns[found->second])] += 1;
         }
+    }
   const std::string& mode = n.get_text("mode");
   for (size_t i = 0; i < count.size(); ++i) {
     double w = weight[i % static_cast<size_t>(width)];

@@ -102,6 +102,18 @@ TEST_CASE("pads that repeat: as often as needed, and crops") {
     }
 }
 
+TEST_CASE("max pooling with strides and dilations beyond 32 bits") {
+  check_node(
+      "graph \"g\"(%x: f32[1,1,4,4]) { %y = max_pool(%x) {kernel = [2,2], strides = [4611686018427387904,1]} "
+      ": "
+      "f32[1,1,1,3] return %y }",
+      {data("f32", {1, 1, 4, 4})});
+  check_node(
+      "graph \"g\"(%x: f32[1,1,4,4]) { %y = max_pool(%x) {kernel = [1,1], strides = [1,1], dilations = "
+      "[1099511627776,1]} : f32[1,1,4,4] return %y }",
+      {data("f32", {1, 1, 4, 4})});
+}
+
 TEST_CASE("max pooling with indices") {
   for (const char* type : {"f32", "u8", "i8"})
     for (const char* order : {"true", "false"}) {

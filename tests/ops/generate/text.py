@@ -130,4 +130,6 @@ for op, attrs in [("string_split", ""), ("string_normalizer", ""), ("regex_full_
     results = "%r, %n" if op == "string_split" else "%r"
     types = "string[2,1], i64[2]" if op == "string_split" else "string[2]"
     c.refuse(f"{op}_type", "bad_type", [op, "C1", "i64"], f"  {results} = {op}(%0) {{{attrs}}} : {types}\n  return %r", ["i64[2]"])
+c.one("tfidf_far", "tfidf", [x.reshape(2, 6)], [np.array([[0, 3, 0, 0, 0, 0, 0], [0, 0, 1, 0, 1, 1, 1]], np.float32)],
+      BASE + f', mode = "tf", min_length = 1, max_length = {2**62}, max_skip = {2**63 - 1}')
 c.write()

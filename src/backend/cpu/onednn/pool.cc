@@ -30,9 +30,12 @@ std::string refuse(const ir::Graph& graph, ir::NodeId node, const device::Target
   const ir::Ints& kernel = n.get_ints("kernel");
   const ir::Ints& dilations = n.get_ints("dilations");
   const Shape &low = n.get_dims("low"), &high = n.get_dims("high");
-  constexpr int64_t kMostTaps = 1 << 20;  // the library visits those in the pads as well
+  constexpr int64_t kMost = 1 << 20;  // the library visits taps in the pads as well, and counts in 32 bits
+  for (std::string_view steps : {"strides", "dilations"})
+    for (int64_t step : n.get_ints(steps))
+      if (step > kMost) return cat("takes ", steps, " of up to ", kMost, ", not ", step);
   for (size_t i = 0; i < kernel.size(); ++i) {
-    if (kernel[i] > kMostTaps) return cat("takes windows of up to ", kMostTaps, ", not ", kernel[i]);
+    if (kernel[i] > kMost) return cat("takes windows of up to ", kMost, ", not ", kernel[i]);
     const int64_t extent = (kernel[i] - 1) * (dilations.empty() ? 1 : dilations[i]) + 1;
     for (const Shape* side : {&low, &high})
       if (!side->empty() && (*side)[i].value() >= extent) return "has pads as large as the window";
