@@ -104,8 +104,8 @@ const char* kOpenLoop = R"(graph "g"(%n: i64[], %0: f32[N]) {
   symbol N in [1, 9]
   %r = loop(%n, _, %0) {body = graph "body"(%i: i64[], %c: bool[], %s: f32[N]) {
     %h = constant() {value = tensor<f32[]>{0.5}} : f32[]
-    %f = fill(%h) {dims = [2*N]} : f32[2*N]
-    %g = slice(%f) {axes = [0], starts = [N], sizes = [N], steps = [1]} : f32[N]
+    %f = fill(%h) {dims = dims[2*N]} : f32[2*N]
+    %g = slice(%f) {axes = [0], starts = dims[N], sizes = dims[N], steps = [1]} : f32[N]
     %t = add(%s, %g) : f32[N]
     return %c, %t
   }, carried = 1} : f32[N]
@@ -155,6 +155,12 @@ TEST_CASE("control flow of fixed sizes is taken, other sizes and bodies that the
   const std::string why =
       cuda_registry().find("cuda.loop")->refuse(graph, graph.order().front(), device::cuda_target(90));
   CHECK(why.starts_with("yields f32["));
+}
+
+TEST_CASE("control flow at sizes that a run brings is taken") {
+  CHECK(GpuCase(kOpenLoop, {count(3), random(DType::f32, {5}, 1)}).refusal("cuda.loop") == "");
+  CHECK(GpuCase(kOpenScan, {random(DType::f32, {5, 4}, 1), random(DType::f32, {7, 5, 4}, 2)})
+            .refusal("cuda.steps") == "");
 }
 
 TEST_CASE("if on the device, either way") {
