@@ -31,8 +31,10 @@ void infer_roi_align(InferContext& c) {
   c.same(c.shape(2)[0], rois[0], "C3");
   const std::string& mode = c.node.get_text("mode");
   c.require(mode == "avg" || mode == "max", ErrorCode::usage, "C4", cat("has no mode '", mode, "'"));
-  c.require(c.node.get_int("sampling") >= 0, ErrorCode::usage, "C4",
-            cat("has ", c.node.get_int("sampling"), " samples"));
+  constexpr int64_t kMostSamples = 1024;  // a side of a cell
+  const int64_t samples = c.node.get_int("sampling");
+  c.require(samples >= 0 && samples <= kMostSamples, ErrorCode::usage, "C4",
+            cat("has ", samples, " samples a side, expected 0 to ", kMostSamples));
   require_pooled(c, "C4");
   c.output(0, c.dtype(0), {rois[0], x[1], c.node.get_int("height"), c.node.get_int("width")});
 }
@@ -99,7 +101,7 @@ void add_region(OpRows& rows) {
   rows.push_back(row_of("roi_align", 3, infer_roi_align, eval_roi_align,
                         {"C1: data and regions have one float type", "C2: x[N,C,H,W] and regions [R,4]",
                          "C3: one integer batch index a region",
-                         "C4: mode exists, sampling is not negative, the result has cells"}));
+                         "C4: mode exists, sampling is 0 to 1024, the result has cells"}));
   rows.back().attrs = {height,
                        width,
                        {"sampling", AttrKind::integer, Attr(int64_t{0})},

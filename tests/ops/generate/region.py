@@ -24,6 +24,7 @@ c.refused("C2", "bad_shape", ["5 is not 4"], "roi_align", [t[0], "f32[2,5]", t[2
 c.refused("C3", "bad_shape", ["3 is not 2"], "roi_align", [*t[:2], "i64[3]"], **size)
 c.refused("C4", "usage", ["no mode 'sum'"], "roi_align", t, mode="sum", **size)
 c.refused("C4", "usage", ["0 by 2"], "roi_align", t, height=0, width=2)
+c.refused("C4", "usage", ["2147483648 samples", "0 to 1024"], "roi_align", t, sampling=2**31, **size)
 c.fails("bad_shape", ["batch index 5"], "roi_align", [c.random((1, 1, 4, 4)), c.random((1, 4)), array([5], "i64")], "f32[1,1,2,2]", **size)
 
 x, rois = c.random((2, 2, 6, 7)), array([[0, 0, 0, 8, 6], [1, 2, 1, 9, 11], [0, 20, 20, 30, 30], [1, 4, 4, 2, 2]])
