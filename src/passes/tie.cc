@@ -36,9 +36,7 @@ void read_transposed(Graph& g, ValueId from, ValueId to) {
   }
 }
 
-}  // namespace
-
-bool tie(Graph& graph, const Context& context) {
+bool tie_once(Graph& graph, const Context& context) {
   std::map<std::string, std::vector<NodeId>> by_type;
   for (NodeId id : graph.order())
     if (graph[id].is("constant") && is_matrix(graph, graph[id].outputs[0]))
@@ -71,6 +69,15 @@ bool tie(Graph& graph, const Context& context) {
     graph.sort();
     remove_dead(graph);
   }
+  return changed;
+}
+
+}  // namespace
+
+// Users that die with a matrix free others, and each round has one matrix less.
+bool tie(Graph& graph, const Context& context) {
+  bool changed = false;
+  while (tie_once(graph, context)) changed = true;
   return changed;
 }
 
