@@ -14,6 +14,8 @@ namespace {
 
 namespace at = ir::rnn_input;
 
+constexpr int64_t kMostHidden = 12288;  // fits any GPU's shared memory with what stands beside it
+
 CellFunction function_of(const ir::RnnActivation& a) {
   using F = CellFunction;
   constexpr std::pair<std::string_view, F::Code> kCodes[] = {
@@ -40,13 +42,16 @@ std::string refuse(const ir::Graph& graph, ir::NodeId id, const device::Target&)
   const DType t = input_type(graph, id, at::x).dtype;
   if (!elem_of(t)) return cat("needs f32, f16 or bf16, got ", name(t));
   const ir::Node& n = graph[id];
+  const Dim& hidden = input_type(graph, id, at::r).shape[2];
+  if (!hidden.is_const() || hidden.value() > kMostHidden)
+    return cat("keeps a state of up to ", kMostHidden, " values on a multiprocessor, not of ", hidden.str());
   if (n.inputs.size() > at::lengths && n.inputs[at::lengths])
     if (const DType l = input_type(graph, id, at::lengths).dtype; l != DType::i32 && l != DType::i64)
       return cat("needs i32 or i64 lengths, got ", name(l));
   return {};
 }
 
-Recurrence recurrence_of(const Instance& instance) {
+Recurrence recurrence_of(const Instance& instance, const device::Target& target) {
   const ir::Node& n = instance.node();
   const Dims &x = instance.inputs[at::x].dims, &r = instance.inputs[at::r].dims;
   Recurrence p;
@@ -67,9 +72,11 @@ Recurrence recurrence_of(const Instance& instance) {
   const std::vector<ir::RnnActivation> all = ir::rnn_activations(n, ir::rnn_directions(n));
   const size_t each = all.size() / ir::rnn_directions(n);
   for (size_t i = 0; i < all.size(); ++i) p.functions[i / each][i % each] = function_of(all[i]);
+  p.tf32 = target.tf32;
   // All blocks run at the same time: what is there counts, not what the plan was made for.
   int gpu = 0;
   PELTON_CUDA(cudaGetDevice(&gpu));
+  PELTON_CUDA(cudaDeviceGetAttribute(&p.shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, gpu));
   PELTON_CUDA(cudaDeviceGetAttribute(&p.multiprocessors, cudaDevAttrMultiProcessorCount, gpu));
   if (instance.has(at::lengths)) p.length_bytes = bits(instance.inputs[at::lengths].dtype) / 8;
   return p;
@@ -77,7 +84,8 @@ Recurrence recurrence_of(const Instance& instance) {
 
 class RecurrentKernel final : public Kernel {
  public:
-  RecurrentKernel(const Instance& instance, const device::Target& target) : p_(recurrence_of(instance)) {
+  RecurrentKernel(const Instance& instance, const device::Target& target)
+      : p_(recurrence_of(instance, target)), shares_(recurrence_shares(p_)) {
     const int64_t inputs = instance.inputs[at::x].dims[2];
     MatmulProblem m;
     m.in = instance.inputs[at::x].dtype;
@@ -92,7 +100,7 @@ class RecurrentKernel final : public Kernel {
       product_ = MatmulCall::make(m);
       if (!product_) fail(ErrorCode::driver, cat("cuBLASLt has no way to compute ", m.key()));
     }
-    if (recurrence_shares(p_).shared_bytes == 0)
+    if (shares_.shared_bytes == 0)
       fail(ErrorCode::bad_shape, cat("a state of ", p_.hidden, " values does not fit a multiprocessor"),
            instance.graph.describe(instance.id));
   }
@@ -120,13 +128,14 @@ class RecurrentKernel final : public Kernel {
     p.y = out(0);
     p.last_h = out(1);
     p.last_c = out(2);
-    PELTON_CUDA(recurrence(p, stream_of(args)));
+    PELTON_CUDA(recurrence(p, shares_, stream_of(args)));
   }
 
  private:
   int64_t states_bytes() const { return (recurrence_scratch_bytes(p_) + 255) / 256 * 256; }
 
   Recurrence p_;
+  RecurrenceShares shares_;
   std::unique_ptr<MatmulCall> product_;  // null where no input has a value
   int64_t projected_bytes_ = 0;
 };

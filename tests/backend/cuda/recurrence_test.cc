@@ -184,6 +184,22 @@ const Layer kLayers[] = {
     {"lstm", 0, 2, 3, 5},
 };
 
+const char* const kBoth = ", direction = \"bidirectional\"";
+const Layer kLarge[] = {
+    {"lstm", 40, 1, 33, 257, DType::f32, kBoth},
+    {"lstm", 12, 33, 16, 130, DType::f16, kBoth, {12, 3, 0, 7}},
+    {"gru", 12, 20, 16, 200, DType::f32, kBoth, {12, 3, 0, 7}},
+    {"gru", 12, 5, 16, 200, DType::bf16, ", linear_before_reset = true"},
+    {"rnn", 30, 17, 8, 300, DType::f32},
+    {"lstm", 4, 3, 8, 1800, DType::f32},  // R is not kept
+    {"lstm", 3, 300, 8, 64, DType::f32},
+    {"rnn", 5, 2, 8, 64, DType::f32, ", activations = texts[\"Elu\"], alpha = reals[0.7]"},
+    {"gru", 5, 2, 8, 64, DType::f32,
+     ", activations = texts[\"HardSigmoid\", \"Softsign\"], alpha = reals[0.3], beta = reals[0.4]"},
+    {"lstm", 5, 2, 8, 64, DType::f32,
+     ", activations = texts[\"Sigmoid\", \"ScaledTanh\", \"Relu\"], alpha = reals[0.8], beta = reals[1.2]"},
+};
+
 }  // namespace
 
 TEST_CASE("recurrent layers: the kernel's text, by blocks that hand the state to each other") {
@@ -252,6 +268,12 @@ TEST_CASE("recurrent layers are taken in all forms but f64") {
     const Values v = values_of(l);
     CHECK(GpuCase(v.text, v.inputs).refusal("cuda.recurrent") == "");
   }
+  for (const Layer& l : kLarge) {
+    const ir::Graph graph = ir::parse_graph(values_of(l).text);
+    CHECK(test::cuda_registry()
+              .find("cuda.recurrent")
+              ->refuse(graph, graph.order().front(), device::cuda_target(90)) == "");
+  }
   const Values v = values_of({"lstm", 2, 1, 2, 3, DType::f64});
   CHECK(GpuCase(v.text, v.inputs).refusal("cuda.recurrent") == "needs f32, f16 or bf16, got f64");
 }
@@ -273,22 +295,7 @@ TEST_CASE("recurrent layers on the device") {
       CAPTURE(v.text);
       GpuCase(v.text, v.inputs).check("cuda.recurrent");
     }
-  const char* const both = ", direction = \"bidirectional\"";
-  const Layer large[] = {
-      {"lstm", 40, 1, 33, 257, DType::f32, both},
-      {"lstm", 12, 33, 16, 130, DType::f16, both, {12, 3, 0, 7}},
-      {"gru", 12, 20, 16, 200, DType::f32, both, {12, 3, 0, 7}},
-      {"gru", 12, 5, 16, 200, DType::bf16, ", linear_before_reset = true"},
-      {"rnn", 30, 17, 8, 300, DType::f32},
-      {"lstm", 4, 3, 8, 1800, DType::f32},  // R is not kept
-      {"lstm", 3, 300, 8, 64, DType::f32},
-      {"rnn", 5, 2, 8, 64, DType::f32, ", activations = texts[\"Elu\"], alpha = [0.7]"},
-      {"gru", 5, 2, 8, 64, DType::f32,
-       ", activations = texts[\"HardSigmoid\", \"Softsign\"], alpha = [0.3], beta = [0.4]"},
-      {"lstm", 5, 2, 8, 64, DType::f32,
-       ", activations = texts[\"Sigmoid\", \"ScaledTanh\", \"Relu\"], alpha = [0.8], beta = [1.2]"},
-  };
-  for (const Layer& l : large) {
+  for (const Layer& l : kLarge) {
     const Values v = values_of(l);
     CAPTURE(v.text);
     GpuCase(v.text, v.inputs).check("cuda.recurrent");

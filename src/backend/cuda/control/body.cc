@@ -48,6 +48,9 @@ std::string refuse_body(const Graph& body, const device::Target& target, const S
   for (NodeId id : body.order()) {
     const Node& n = body[id];
     if (n.op->effects != Effects::pure) return cat(body.describe(id), " has effects");
+    for (const auto& [key, value] : n.attrs)
+      if (const auto* dims = std::get_if<Shape>(&value); dims && !known(*dims, symbols))
+        return cat(body.describe(id), " has sizes that only running it tells");
     for (ValueId v : n.outputs)
       if (std::string why = refuse_value(body, v, symbols); !why.empty()) return why;
     const runtime::Choice choice = runtime::choose(body, id, own_registry(), target);

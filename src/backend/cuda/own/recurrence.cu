@@ -12,13 +12,11 @@
 namespace pelton::backend::cuda {
 namespace {
 
-constexpr int kSharedBytes = 220 * 1024;  // of a block, at most
-
 template <class T, RecurrenceWay kWay>
 cudaError_t start(const Recurrence& p, const RecurrenceShares& s, cudaStream_t stream) {
   auto* kernel = &recurrence_kernel<T, kWay>;
   const cudaError_t status =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, s.shared_bytes);
   if (status != cudaSuccess) return status;
   return launch_together(kernel, dim3(p.directions * s.groups, s.blocks), dim3(kRecurrenceThreads),
                          s.shared_bytes, stream, p, s);
@@ -65,7 +63,7 @@ RecurrenceShares recurrence_shares(const Recurrence& p) {
   auto consider = [&](RecurrenceShares s) {
     s.splits = on_tensor_cores(s.way) ? splits_of(p, s) : 1;
     const int64_t bytes = RecurrenceLayout(p, s).bytes;
-    if (bytes > kSharedBytes) return;
+    if (bytes > p.shared_bytes) return;
     s.shared_bytes = static_cast<int>(bytes);
     const double cost = clocks(p, s);
     if (best.shared_bytes != 0 && cost >= fewest) return;
@@ -105,9 +103,7 @@ int64_t recurrence_scratch_bytes(const Recurrence& p) {
   return tagged_bytes(p) + int64_t{4} * p.directions * p.batch * p.hidden;
 }
 
-cudaError_t recurrence(const Recurrence& p, cudaStream_t stream) {
-  const RecurrenceShares s = recurrence_shares(p);
-  if (s.shared_bytes == 0) return cudaErrorInvalidConfiguration;
+cudaError_t recurrence(const Recurrence& p, const RecurrenceShares& s, cudaStream_t stream) {
   const cudaError_t status =
       cudaMemsetAsync(p.scratch, kNoTag & 255, static_cast<size_t>(tagged_bytes(p)), stream);
   if (status != cudaSuccess) return status;

@@ -400,11 +400,11 @@ class RecurrenceBlock {
       const float candidate = handed ? gate(2) : from_input(2) + call(0, gate(1)) * from_state(2);
       state = (1.0f - z) * call(1, candidate) + z * old;
     } else {
-      auto peephole = [&](int g) { return peepholes[g * s.units + unit]; };
-      const float input = call(0, gate(0) + peephole(0) * cell);
-      const float forget = p.input_forget ? 1.0f - input : call(0, gate(2) + peephole(2) * cell);
+      auto peephole = [&](int g, float c) { return p.peepholes ? peepholes[g * s.units + unit] * c : 0.0f; };
+      const float input = call(0, gate(0) + peephole(0, cell));
+      const float forget = p.input_forget ? 1.0f - input : call(0, gate(2) + peephole(2, cell));
       cell = forget * cell + input * call(1, gate(3));
-      const float output = call(0, gate(1) + peephole(1) * cell);
+      const float output = call(0, gate(1) + peephole(1, cell));
       state = output * cell_function(p.functions[direction][2], cell);
     }
     const bool goes_on = alive(tile + n, t);

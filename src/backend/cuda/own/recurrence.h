@@ -40,9 +40,9 @@ struct Recurrence {
   bool input_forget = false;         // of lstm: the forget gate is 1 - the input gate
   float clip = 0;                    // of what functions take; 0: none
   int steps = 0, batch = 0, hidden = 0, directions = 1;
-  CellFunction functions[2][3];  // [direction]
-  bool tf32 = false;             // states and rows of f32 may be rounded to TF32
-  int multiprocessors = 132;
+  CellFunction functions[2][3];                          // [direction]
+  bool tf32 = false;                                     // states and rows of f32 may be rounded to TF32
+  int multiprocessors = 132, shared_bytes = 220 * 1024;  // of the GPU, of a block of it at most
 
   const float* projected = nullptr;               // [L, N, D, G * H]: x by W, without biases
   const void* r = nullptr;                        // [D, G * H, H]
@@ -72,6 +72,6 @@ struct RecurrenceShares {
 };
 RecurrenceShares recurrence_shares(const Recurrence& problem);
 int64_t recurrence_scratch_bytes(const Recurrence& problem);
-cudaError_t recurrence(const Recurrence& problem, cudaStream_t stream);
+cudaError_t recurrence(const Recurrence& problem, const RecurrenceShares& shares, cudaStream_t stream);
 
 }  // namespace pelton::backend::cuda

@@ -12,29 +12,31 @@
 namespace pelton::backend::cuda {
 
 __device__ __forceinline__ void publish(Tagged* to, float value, uint32_t tag) {
-  asm volatile("st.volatile.global.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(__float_as_uint(value)), "r"(tag)
-               : "memory");
+  const uint64_t both = static_cast<uint64_t>(tag) << 32 | __float_as_uint(value);
+  asm volatile("st.relaxed.gpu.global.b64 [%0], %1;" ::"l"(to), "l"(both) : "memory");
+}
+__device__ __forceinline__ bool unpack(uint64_t both, uint32_t tag, float& value) {
+  value = __uint_as_float(static_cast<uint32_t>(both));
+  return both >> 32 == tag;
 }
 // Whether the number is there.
 __device__ __forceinline__ bool take_tagged(const Tagged* from, uint32_t tag, float& value) {
-  uint32_t bits, found;
-  asm volatile("ld.volatile.global.v2.b32 {%0, %1}, [%2];" : "=r"(bits), "=r"(found) : "l"(from) : "memory");
-  value = __uint_as_float(bits);
-  return found == tag;
+  uint64_t both;
+  asm volatile("ld.relaxed.gpu.global.b64 %0, [%1];" : "=l"(both) : "l"(from) : "memory");
+  return unpack(both, tag, value);
 }
 // Whether all four are; the address is a multiple of 16 bytes.
 __device__ __forceinline__ bool take_tagged_4(const Tagged* from, uint32_t tag, float (&values)[4]) {
   bool all = true;
 #pragma unroll
   for (int i = 0; i < 4; i += 2) {
-    uint32_t bits[2], found[2];
-    asm volatile("ld.volatile.global.v4.b32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(bits[0]), "=r"(found[0]), "=r"(bits[1]), "=r"(found[1])
+    uint64_t both[2];
+    asm volatile("ld.relaxed.gpu.global.v2.b64 {%0, %1}, [%2];"
+                 : "=l"(both[0]), "=l"(both[1])
                  : "l"(from + i)
                  : "memory");
-    values[i] = __uint_as_float(bits[0]);
-    values[i + 1] = __uint_as_float(bits[1]);
-    all &= found[0] == tag && found[1] == tag;
+    all &= unpack(both[0], tag, values[i]);
+    all &= unpack(both[1], tag, values[i + 1]);
   }
   return all;
 }
