@@ -192,6 +192,9 @@ TEST_CASE("loops on the device: products inside, rows stacked by iteration, bran
 }
 
 TEST_CASE("scans: what is taken") {
+  CHECK(GpuCase(kOpenLoop, {count(3), random(DType::f32, {5}, 1)}).refusal("cuda.loop") == "");
+  CHECK(GpuCase(kOpenScan, {random(DType::f32, {5, 4}, 1), random(DType::f32, {7, 5, 4}, 2)})
+            .refusal("cuda.steps") == "");
   CHECK(scan_case().refusal("cuda.steps") == "");
   const std::string open = R"(graph "g"(%0: f32[2], %x: f32[N,2]) {
     symbol N in [1, 9]

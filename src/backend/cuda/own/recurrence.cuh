@@ -55,33 +55,34 @@ struct RecurrenceLayout {
   }
 };
 
-__device__ __noinline__ inline float cell_function(const CellFunction& f, float x) {
+template <class Real>
+__device__ __noinline__ inline Real cell_function(const CellFunction& f, Real x) {
   using F = CellFunction;
   switch (f.code) {
     case F::relu:
-      return x < 0 ? 0.0f : x;
+      return x < 0 ? Real(0) : x;
     case F::tanh:
-      return tanhf(x);
+      return tanh(x);
     case F::sigmoid:
-      return 1.0f / (1.0f + expf(-x));
+      return Real(1) / (Real(1) + exp(-x));
     case F::affine:
       return f.alpha * x + f.beta;
     case F::leaky_relu:
       return x < 0 ? f.alpha * x : x;
     case F::thresholded_relu:
-      return x > f.alpha ? x : 0.0f;
+      return x > f.alpha ? x : Real(0);
     case F::scaled_tanh:
-      return f.alpha * tanhf(f.beta * x);
+      return f.alpha * tanh(f.beta * x);
     case F::hard_sigmoid: {
-      const float v = f.alpha * x + f.beta;
-      return v < 0 ? 0.0f : v > 1 ? 1.0f : v;
+      const Real v = f.alpha * x + f.beta;
+      return v < 0 ? Real(0) : v > 1 ? Real(1) : v;
     }
     case F::elu:
-      return x < 0 ? f.alpha * expm1f(x) : x;
+      return x < 0 ? f.alpha * expm1(x) : x;
     case F::softsign:
-      return x / (1.0f + fabsf(x));
+      return x / (Real(1) + (x < 0 ? -x : x));
     case F::softplus:
-      return x > 20 ? x : log1pf(expf(x));
+      return x > 20 ? x : log1p(exp(x));
   }
   return x;
 }
@@ -92,6 +93,8 @@ class RecurrenceBlock {
   static constexpr bool kKept = keeps_rows(kWay), kTensor = on_tensor_cores(kWay);
   static constexpr int kEntries = entries_at_once(kWay);
   using State = std::conditional_t<kTensor, T, float>;
+  // Gates of f32 in f64: few numbers, and what is left are the roundings of sums and states.
+  using Real = std::conditional_t<sizeof(T) == 4 && !kTensor, double, float>;
 
  public:
   __device__ RecurrenceBlock(const Recurrence& problem, const RecurrenceShares& shares, unsigned char* memory)
@@ -367,8 +370,8 @@ class RecurrenceBlock {
     }
   }
 
-  __device__ float call(int i, float x) const {
-    const float clipped = p.clip > 0 ? (x < -p.clip ? -p.clip : x > p.clip ? p.clip : x) : x;
+  __device__ Real call(int i, Real x) const {
+    const Real clipped = p.clip > 0 ? (x < -p.clip ? -p.clip : x > p.clip ? p.clip : x) : x;
     return cell_function(p.functions[direction][i], clipped);
   }
 
@@ -378,45 +381,48 @@ class RecurrenceBlock {
     const float* const in = ready + (static_cast<int64_t>(k % 2) * s.tile + n) * at.rows + unit;
     float &own_cell = own[n * 2 * s.units + unit], &own_state = own[(n * 2 + 1) * s.units + unit];
     const bool handed = p.phases() == 2 && phase == 1;  // what was multiplied is the reset state
-    auto from_input = [&](int g) { return in[g * s.units] + input_bias[g * s.units + unit]; };
+    auto from_input = [&](int g) { return Real(in[g * s.units]) + input_bias[g * s.units + unit]; };
     auto from_state = [&](int g) {
-      float sum = state_bias[g * s.units + unit];
+      Real sum = state_bias[g * s.units + unit];
       for (int split = 0; split < s.splits; ++split)
         sum += sums[(split * s.tile + n) * at.all_rows + g * s.units + unit];
       return sum;
     };
     auto gate = [&](int g) { return from_input(g) + from_state(g); };
     const float old = own_state;
-    float cell = own_cell, state;
+    Real cell = own_cell, state;
     if (p.cell == Recurrence::rnn) {
       state = call(0, gate(0));
     } else if (p.cell == Recurrence::gru) {
-      const float z = handed ? cell : call(0, gate(0));
+      const Real z = handed ? cell : call(0, gate(0));
       if (p.phases() == 2 && phase == 0) {
-        own_cell = cells[i] = z;
-        publish(reset + i, call(0, gate(1)) * old, static_cast<uint32_t>(k));
+        own_cell = cells[i] = static_cast<float>(z);
+        publish(reset + i, static_cast<float>(call(0, gate(1)) * old), static_cast<uint32_t>(k));
         return;
       }
-      const float candidate = handed ? gate(2) : from_input(2) + call(0, gate(1)) * from_state(2);
-      state = (1.0f - z) * call(1, candidate) + z * old;
+      const Real candidate = handed ? gate(2) : from_input(2) + call(0, gate(1)) * from_state(2);
+      state = (1 - z) * call(1, candidate) + z * old;
     } else {
-      auto peephole = [&](int g, float c) { return p.peepholes ? peepholes[g * s.units + unit] * c : 0.0f; };
-      const float input = call(0, gate(0) + peephole(0, cell));
-      const float forget = p.input_forget ? 1.0f - input : call(0, gate(2) + peephole(2, cell));
+      auto peephole = [&](int g, Real c) {
+        return p.peepholes ? peepholes[g * s.units + unit] * c : Real(0);
+      };
+      const Real input = call(0, gate(0) + peephole(0, cell));
+      const Real forget = p.input_forget ? 1 - input : call(0, gate(2) + peephole(2, cell));
       cell = forget * cell + input * call(1, gate(3));
-      const float output = call(0, gate(1) + peephole(1, cell));
+      const Real output = call(0, gate(1) + peephole(1, cell));
       state = output * cell_function(p.functions[direction][2], cell);
     }
     const bool goes_on = alive(tile + n, t);
-    publish(state_before(k + 1) + i, goes_on ? state : old, static_cast<uint32_t>(k + 1));
+    const auto next = static_cast<float>(state);
+    publish(state_before(k + 1) + i, goes_on ? next : old, static_cast<uint32_t>(k + 1));
     if (goes_on) {
-      own_cell = cells[i] = cell;
-      own_state = state;
+      own_cell = cells[i] = static_cast<float>(cell);
+      own_state = next;
     }
     if (!p.y) return;
     const int64_t line = (static_cast<int64_t>(t) * p.directions + direction) * p.batch;
     static_cast<T*>(p.y)[(line + first_entry + tile + n) * h + first_unit + unit] =
-        from_float<T>(goes_on ? state : 0.0f);
+        from_float<T>(goes_on ? next : 0.0f);
   }
 
   __device__ void finish() {
