@@ -216,7 +216,7 @@ class Drawer {
       const Dim& size = body.type(v).shape[axis];
       if (!size.is_const() || size.value() < 1) continue;
       std::string symbol = cat("S", symbols_made_++);
-      trial.symbols->ranges[symbol] = {1, 64};
+      trial.symbols->ranges[symbol] = {1, std::max<int64_t>(64, size.value())};
       trial.edit(v).type.shape[axis] = Dim::symbol(symbol);
       try {
         ir::infer_all(trial);
