@@ -38,7 +38,7 @@ def wait_served(server, model, n):
 
 
 def ask_unread(server, elements):
-    """An HTTP request for thirds as JSON, five times as long as they are; only the beginning of its answer is read."""
+    """An HTTP request for thirds as JSON, nearly three times as long as they are; only the beginning of its answer is read."""
     s = socket.socket()
     s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     s.settimeout(20)
@@ -53,17 +53,17 @@ def ask_unread(server, elements):
 def test_answers_that_nobody_reads_are_bounded_over_http(serve):
     add_model(serve.repository, "id", identity())
     server = serve(f"--max-inflight-bytes={20 << 20}")
-    held = [ask_unread(server, 200_000) for _ in range(12)]
+    held = [ask_unread(server, 350_000) for _ in range(12)]
     kept = [answer.startswith(b"HTTP/1.1 200 ") for _, answer in held]
     assert kept[:3] == [True] * 3 and 3 <= sum(kept) <= 7, kept
     for taken, (_, answer) in zip(kept, held):
         if not taken:
             assert answer.startswith(b"HTTP/1.1 503 ") and b"as many bytes of answers as it may" in answer and b"Retry-After: 1" in answer
     assert server.infer("id", [1.0])[0] == 200          # small answers pass
-    assert server.infer("id", [1 / 3] * 200_000)[0] == 503
+    assert server.infer("id", [1 / 3] * 350_000)[0] == 503
     for s, _ in held:
         s.close()
-    until(lambda: server.infer("id", [1 / 3] * 200_000)[0] == 200)     # given back with the connections
+    until(lambda: server.infer("id", [1 / 3] * 350_000)[0] == 200)     # given back with the connections
 
 
 def test_answers_that_nobody_reads_are_bounded_over_grpc(serve, service):
