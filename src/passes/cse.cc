@@ -42,10 +42,6 @@ class Equal {
   std::unordered_map<uint32_t, ValueId> first_;
 };
 
-bool is_name_list(const std::string& attr) {
-  return attr == "same_names" || attr == "transposed_names";
-}
-
 // Nodes of one key may compute the same: all is in it but most of a large tensor.
 std::string key_of(const Graph& g, NodeId id, const Equal& equal) {
   const Node& n = g[id];

@@ -60,29 +60,31 @@ bool narrow(Graph& g, NodeId id, DType low) {
   for (Use u : g[out].uses)
     if (!g[u.user].is("cast") || g[u.user].get_dtype("to") != low) return false;
   bool any = false;
-  std::vector<ValueId> inputs;
-  for (ValueId v : n.inputs) {
-    if (!v || g.type(v).dtype != DType::f32) {
-      inputs.push_back(v);
-      continue;
-    }
+  std::vector<ValueId> inputs = n.inputs;
+  std::vector<std::pair<size_t, Tensor>> constants;  // by input
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const ValueId v = inputs[i];
+    if (!v || g.type(v).dtype != DType::f32) continue;
     NodeId c = producer(g, v, "cast");
     if (c && g.type(input(g, c, 0)).dtype == low) {
-      inputs.push_back(input(g, c, 0));
+      inputs[i] = input(g, c, 0);
       any = true;
     } else if (const Tensor* t = g.constant(v)) {
       // Only constants that survive the rounding.
       Tensor rounded = from_doubles(low, t->dims(), to_doubles(*t));
       if (t->count() > (1 << 16) || to_doubles(rounded) != to_doubles(*t)) return false;
-      Builder b(g, id);
-      inputs.push_back(b.constant(rounded));
-      forget_names(g, v);
+      constants.emplace_back(i, std::move(rounded));
     } else {
       return false;
     }
   }
   if (!any) return false;
-  return computed_low(g, id, inputs, low);
+  const std::vector<ValueId> wide = inputs;
+  Builder b(g, id);
+  for (auto& [i, rounded] : constants) inputs[i] = b.constant(std::move(rounded));
+  if (!computed_low(g, id, inputs, low)) return false;
+  for (const auto& [i, rounded] : constants) forget_names(g, wide[i]);
+  return true;
 }
 
 }  // namespace

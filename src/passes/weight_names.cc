@@ -94,6 +94,10 @@ bool is_distinct(const Tensor& t) {
   return false;
 }
 
+bool is_name_list(std::string_view attr) {
+  return std::find(std::begin(kLists), std::end(kLists), attr) != std::end(kLists);
+}
+
 bool has_names(const Graph& g, ValueId constant) {
   const Node& n = g[g[constant].producer];
   return !g[constant].name.empty() || std::any_of(std::begin(kLists), std::end(kLists), [&](const char* key) {

@@ -6,6 +6,7 @@
 
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "ir/graph.h"
 
@@ -21,6 +22,8 @@ void keep_names(ir::Graph& graph, const std::set<std::string>& names);
 // A tensor that two weights have by design and not by chance, as ones or a lonely number are.
 bool is_distinct(const Tensor& t);
 
+// Whether an attribute of a constant lists such names.
+bool is_name_list(std::string_view attr);
 bool has_names(const ir::Graph& graph, ir::ValueId constant);
 // Constant `to`, made of constant `from`, takes new values for it too.
 void add_names(ir::Graph& graph, ir::ValueId from, ir::ValueId to, bool transposed);

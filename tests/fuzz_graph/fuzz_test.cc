@@ -415,7 +415,7 @@ TEST_CASE("passes keep the value of random graphs and change nothing twice") {
 
   CHECK(coverage.dropped * 5 <= coverage.graphs);
   CHECK(coverage.symbolic * 3 >= coverage.graphs);
-  CHECK(coverage.refitted >= 20);
+  CHECK(coverage.refitted >= 1000);  // about 1,700 at any seed
   CHECK(coverage.refused >= 20);
   for (const ir::OpDef* op : ir::all_ops()) {
     if (op->name == "custom") continue;  // needs a plug-in
