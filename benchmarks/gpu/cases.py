@@ -7,6 +7,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "models"))
 
 TOKENS = 128
+ROTATED = 3  # input buffers that calls take in turn, on both sides
 FOUR = ("efficientnet_b0", "resnet50", "bert", "gpt2")
 
 

@@ -2,6 +2,7 @@
 """Pelton's side of run.py: one process that loads plans through the C interface, binds inputs and results in device memory, and
 measures a plan when a line on its standard input asks for it, with the same loop and clock as torch_side.py."""
 import ctypes
+import itertools
 import json
 import pathlib
 import statistics
@@ -12,6 +13,7 @@ import numpy
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "models"))
 import pelton_c  # noqa: E402
+from cases import ROTATED  # noqa: E402
 
 WARM_UP = 5
 
@@ -43,25 +45,33 @@ class Memory:
 class Case:
     def __init__(self, memory, path, shape, dtype):
         generator = numpy.random.default_rng(shape[0])
-        x = generator.integers(0, 1000, shape) if dtype == "int64" else generator.standard_normal(shape, numpy.float32)
-        self.memory, self.plan = memory, pelton_c.Plan(path, device="cuda")
-        self.buffers, self.result_bytes = [memory.put(x.astype(dtype))], 0
-        self.plan.bind_device_input(0, self.buffers[0], x.shape, numpy.dtype(dtype))
+        self.memory, self.plan, self.buffers, self.result_bytes = memory, pelton_c.Plan(path, device="cuda"), [], 0
+        for _ in range(ROTATED):
+            x = generator.integers(0, 1000, shape) if dtype == "int64" else generator.standard_normal(shape, numpy.float32)
+            self.buffers.append(memory.put(x.astype(dtype)))
+        self.inputs = itertools.cycle([pelton_c.device_tensor(b, shape, numpy.dtype(dtype)) for b in self.buffers])
+        self.plan.set_input(0, next(self.inputs))
         for index in range(self.plan.output_count()):
             size = self.plan.output_bytes(index)
             self.result_bytes += size
             self.buffers.append(memory.new(size))
             self.plan.bind_device_output(index, self.buffers[-1])
-        for _ in range(WARM_UP):
-            self.plan.run()
+        self.warm_up()
+
+    def call(self):
+        self.plan.set_input(0, next(self.inputs))
+        self.plan.run()
+
+    def warm_up(self):
+        for _ in range(WARM_UP * ROTATED):
+            self.call()
 
     def measure(self, seconds):
-        for _ in range(WARM_UP):
-            self.plan.run()
+        self.warm_up()
         times, end = [], time.perf_counter() + seconds
         while time.perf_counter() < end or len(times) < 10:
             start = time.perf_counter()
-            self.plan.run()
+            self.call()
             times.append((time.perf_counter() - start) * 1e3)
         return statistics.median(times)
 

@@ -7,8 +7,8 @@
 
 First everything is made ready: a PyTorch process for each model and precision builds its models, exports them and compiles them;
 then Pelton compiles plan files, one after the other. Then, with the GPU to itself, each case is measured: Pelton (through its C interface) and the modes of PyTorch
-in turn, both in Python processes with the same loop and clock. Inputs and results stay in device memory, a call is timed by the wall
-clock to the end of its work; the figure is the median of the rounds' medians, of the best mode of PyTorch. Of the four models
+in turn, both in Python processes with the same loop and clock. Inputs and results stay in device memory, calls take three random inputs
+in turn (PyTorch's graph is captured once for each), a call is timed by the wall clock to the end of its work; the figure is the median of the rounds' medians, of the best mode of PyTorch. Of the four models
 at batch 1 in fp16 a whole process on each side is timed too: started, loaded from disk, run once, result on disk. Cases that
 RESULT.json holds already are not run again. Random weights (the same on both sides) and inputs.
 """

@@ -4,6 +4,7 @@ hand in a CUDA graph, torch.compile with mode reduce-overhead), then measures wh
 import contextlib
 import copy
 import fcntl
+import itertools
 import json
 import pathlib
 import statistics
@@ -12,7 +13,7 @@ import time
 
 import numpy
 
-from cases import FOUR
+from cases import FOUR, ROTATED
 
 START = time.perf_counter()
 WARM_UP = 5
@@ -41,7 +42,7 @@ def captured(torch, model, x):
     with torch.cuda.graph(graph):
         out = model(x)
 
-    def call(_):
+    def call(_=None):
         graph.replay()
         return out
 
@@ -56,11 +57,19 @@ class Ready:
     """A case in all its modes."""
 
     def __init__(self, torch, source, case, shape, dtype, folder, precision, modes):
-        self.calls, self.facts = {}, {"errors": {}}
+        self.calls, self.facts = {}, {"errors": {}}  # calls: by mode, one for each input
         generator = torch.Generator().manual_seed(case["batch"])
         dims = (case["batch"], *shape)
         tokens = dtype == torch.int64
-        x = torch.randint(0, 1000, dims, generator=generator) if tokens else torch.randn(dims, generator=generator)
+
+        def drawn():
+            return torch.randint(0, 1000, dims, generator=generator) if tokens else torch.randn(dims, generator=generator)
+
+        def placed(x):
+            x = x.cuda() if tokens else x.cuda().to(memory_format=torch.channels_last)
+            return x.to(half) if half and not tokens else x
+
+        x = drawn()
         half = torch.float16 if precision == "fp16" else None
         # Of large batches the first two, which no model here lets the others change.
         some = x if case["batch"] <= 8 else x[:2]
@@ -73,57 +82,57 @@ class Ready:
         torch.cuda.empty_cache()
         before = torch.cuda.memory_allocated()
         self.model = source_in(torch, source, half, tokens)
-        self.x = x.cuda() if tokens else x.cuda().to(memory_format=torch.channels_last)
-        if half and not tokens:
-            self.x = self.x.to(half)
+        self.inputs = [placed(x)]
         # Convolutions are timed by the library at the first call.
         with contextlib.nullcontext() if tokens else alone(folder):
-            self.prepare("eager", lambda: self.model, truth)
+            self.model(self.inputs[0])
         self.facts["peak_bytes"] = self.peak(torch) - before
-        out = first_tensor(self.model(self.x))
+        self.inputs += [placed(drawn()) for _ in range(ROTATED - 1)]
+        self.prepare("eager", lambda: [lambda x=x: self.model(x) for x in self.inputs], truth)
+        out = first_tensor(self.model(self.inputs[0]))
         self.facts["result_bytes"] = out.numel() * out.element_size()
         del out
         if half and case["batch"] == 1 and case["model"] in FOUR:
             torch.save(self.model, folder / f"{case['onnx']}.b1.pt")  # for torch_once.py
         if "cudagraph" in modes:
-            self.prepare("cudagraph", lambda: captured(torch, self.model, self.x), truth)
+            self.prepare("cudagraph", lambda: [captured(torch, self.model, x) for x in self.inputs], truth)
         if "compile" in modes:
             start = time.perf_counter()
-            self.prepare("compile", lambda: torch.compile(self.model, mode="reduce-overhead", dynamic=False), truth)
+            compiled = torch.compile(self.model, mode="reduce-overhead", dynamic=False)
+            self.prepare("compile", lambda: [lambda x=x: compiled(x) for x in self.inputs], truth)
             self.facts["compile_s"] = time.perf_counter() - start
 
     def peak(self, torch):
         """Of a call, without what timing of algorithms took."""
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-        self.model(self.x)
+        self.model(self.inputs[0])
         return torch.cuda.max_memory_allocated()
 
     def prepare(self, mode, make, truth):
         import torch
 
         try:
-            call = make()
-            for _ in range(WARM_UP):
-                out = call(self.x)
-            torch.cuda.synchronize()
-            got = first_tensor(out)[:len(truth)].double().cpu()
+            calls = make()
+            for call in calls * WARM_UP:
+                call()
+            got = first_tensor(calls[0]())[:len(truth)].double().cpu()
             self.facts["errors"][mode] = float((got - truth).norm() / truth.norm())
-            self.calls[mode] = call
+            self.calls[mode] = calls
         except Exception as error:  # a mode that a model cannot take is left out, with its reason
             self.facts[f"{mode}_error"] = repr(error)[:200]
 
     def measure(self, mode, seconds):
         import torch
 
-        call, times = self.calls[mode], []
-        for _ in range(WARM_UP):
-            call(self.x)
+        calls, times = self.calls[mode], []
+        for call in calls * WARM_UP:
+            call()
         torch.cuda.synchronize()
-        end = time.perf_counter() + seconds
+        turn, end = itertools.cycle(calls), time.perf_counter() + seconds
         while time.perf_counter() < end or len(times) < 10:
             start = time.perf_counter()
-            call(self.x)
+            next(turn)()
             torch.cuda.synchronize()
             times.append((time.perf_counter() - start) * 1e3)
         return statistics.median(times)

@@ -45,6 +45,10 @@ def _tensor(array):
     return _describe(array.ctypes.data, array.shape, _dtype(array.dtype), Device(1, 0))
 
 
+def device_tensor(address, dims, dtype):
+    return _describe(address, dims, _dtype(dtype), Device(2, 0))
+
+
 class Plan:
     """A plan with one context; inputs and outputs are bound NumPy arrays."""
 
@@ -83,9 +87,8 @@ class Plan:
         self._set_output(index, _tensor(array), array)
         return array
 
-    # Memory of the plan's GPU, by its address.
-    def bind_device_input(self, index, address, dims, dtype):
-        tensor = _describe(address, dims, _dtype(dtype), Device(2, 0))
+    # Memory of the plan's GPU, by its address (device_tensor).
+    def set_input(self, index, tensor):
         self._kept["in", index] = (None, tensor)
         self._check(lambda e: self._lib.pelton_context_set_input(self._context, ctypes.c_size_t(index), ctypes.byref(tensor), 0, e))
 
