@@ -64,8 +64,7 @@ test:
 test-gpu:
 	cmake --preset cuda-release $(if $(wildcard .carry/include),-DPELTON_DEPS_DIR=$(CURDIR)/.carry)
 	cmake --build build/cuda-release --target pelton test_gpu test_backend_cuda
-	LD_LIBRARY_PATH=$(CURDIR)/.carry/lib:$$LD_LIBRARY_PATH build/cuda-release/test_backend_cuda
-	LD_LIBRARY_PATH=$(CURDIR)/.carry/lib:$$LD_LIBRARY_PATH build/cuda-release/test_gpu
+	LD_LIBRARY_PATH=$(CURDIR)/.carry/lib:$$LD_LIBRARY_PATH python3 tools/run_gpu_tests.py build/cuda-release
 	LD_LIBRARY_PATH=$(CURDIR)/.carry/lib:$$LD_LIBRARY_PATH python3 tests/gpu/train_resume.py build/cuda-release/pelton
 
 # Seeded faults that the tests must catch, and the parsers under a fuzzer. Slower, and apart from the checks of a change.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // lstm, gru and rnn: one product of the inputs of all steps and directions, then all steps in one launch.
-#include <cstdlib>
 #include <string_view>
 
 #include "backend/cuda/implementations.h"
@@ -149,9 +148,6 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& 
 }  // namespace
 
 void add_recurrent(Registry& registry) {
-  // Not proven on a GPU yet: off unless asked for.
-  const char* wanted = std::getenv("PELTON_CUDA_RECURRENT");
-  if (!wanted || std::string_view(wanted) != "1") return;
   registry.add({.name = "cuda.recurrent",
                 .ops = {"lstm", "gru", "rnn"},
                 .refuse = refuse,

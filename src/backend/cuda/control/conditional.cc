@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/control/conditional.h"
 
-#include <cstdlib>
 #include <string_view>
 
 #include "ir/op.h"
@@ -116,13 +115,6 @@ std::string refuse_plain(const ir::Graph& graph, ir::NodeId node, const Symbols&
 
 ir::GraphPtr body_of(const Instance& instance, std::string_view attr) {
   return at_sizes(instance.node().get_graph(attr), instance.symbols);
-}
-
-Symbols open_sizes(const ir::Graph& graph, ir::NodeId node) {
-  // Not proven on a GPU yet: off unless asked for.
-  const char* wanted = std::getenv("PELTON_CUDA_RECURRENT");
-  if (!wanted || std::string_view(wanted) != "1") return {};
-  return symbols_of_operands(graph, node);
 }
 
 }  // namespace pelton::backend::cuda

@@ -29,7 +29,5 @@ bool same_form(const ir::Type& a, const ir::Type& b);
 std::string refuse_plain(const ir::Graph& graph, ir::NodeId node, const Symbols& symbols);
 // The sub-graph at the sizes of the instance.
 ir::GraphPtr body_of(const Instance& instance, std::string_view attr);
-// Symbols whose values a loop or scan may have in its sizes.
-Symbols open_sizes(const ir::Graph& graph, ir::NodeId node);
 
 }  // namespace pelton::backend::cuda

@@ -55,7 +55,7 @@ std::unique_ptr<Kernel> prepare_if(const Instance& instance, const device::Targe
 // --- loop
 
 std::string refuse_loop(const ir::Graph& graph, ir::NodeId node, const device::Target& target) {
-  const Symbols symbols = open_sizes(graph, node);
+  const Symbols symbols = symbols_of_operands(graph, node);
   if (std::string why = refuse_plain(graph, node, symbols); !why.empty()) return why;
   const ir::Node& n = graph[node];
   if (!n.inputs.empty() && n.inputs[0])

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/control/steps.h"
 
-#include <cstdlib>
 #include <string_view>
 
 #include "backend/cuda/control/body.h"
@@ -17,7 +16,7 @@ int64_t aligned(int64_t bytes) {
 }
 
 std::string refuse(const ir::Graph& graph, ir::NodeId id, const device::Target& target) {
-  const Symbols symbols = open_sizes(graph, id);
+  const Symbols symbols = symbols_of_operands(graph, id);
   if (std::string why = refuse_plain(graph, id, symbols); !why.empty()) return why;
   const ir::Node& n = graph[id];
   const ir::Graph& body = n.get_graph("body");
@@ -119,9 +118,6 @@ class ScanKernel final : public Kernel {
 }  // namespace
 
 void add_steps(Registry& registry) {
-  // Not proven on a GPU yet: off unless asked for.
-  const char* wanted = std::getenv("PELTON_CUDA_RECURRENT");
-  if (!wanted || std::string_view(wanted) != "1") return;
   registry.add(
       {.name = "cuda.steps",
        .ops = {"scan"},
