@@ -83,6 +83,66 @@ TEST_CASE("softmax and norms along their axes") {
     }
 }
 
+TEST_CASE("norms of rows of any length") {
+  for (int64_t n : {1, 2, 7, 8, 9, 16, 23, 24, 32, 33, 40, 48, 63, 64, 65, 96, 127, 160, 257, 1000, 5003})
+    for (int64_t rows : {0, 1, 3, 70})
+      for (bool scaled : {false, true})
+        for (bool shifted : {false, true}) {
+          if (shifted && !scaled) continue;
+          const Dims d = {rows, n}, v = {n};
+          const std::string x = cat("f32", d),
+                            head = cat("%x: ", x, scaled ? cat(", %s: f32", v) : std::string());
+          std::vector<Tensor> inputs = {random(DType::f32, d, 1, -1, 3)};
+          if (scaled) inputs.push_back(random(DType::f32, v, 2));
+          if (!shifted)
+            check_node(cat("graph \"g\"(", head, ") { %y = rms_norm(%x", scaled ? ", %s" : "",
+                           ") {axis = -1, eps = 1e-6} : ", x, " return %y }"),
+                       inputs, only("cpu.row_norm"), Measure::absolute);
+          if (shifted) inputs.push_back(random(DType::f32, v, 3));
+          check_node(cat("graph \"g\"(", head, shifted ? cat(", %b: f32", v) : std::string(),
+                         ") { %y = layer_norm(%x", scaled ? ", %s" : "", shifted ? ", %b" : "",
+                         ") {axis = 1, eps = 1e-5} : ", x, " return %y }"),
+                     inputs, only("cpu.row_norm"), Measure::absolute);
+        }
+  // Several axes make a row; a bias alone; scale and bias with leading ones.
+  const std::string x = "f32[2,5,3,7]";
+  check_node(cat("graph \"g\"(%x: ", x,
+                 ", %s: f32[3,7], %b: f32[1,1,3,7]) { %y = layer_norm(%x, %s, %b) {axis = 2, "
+                 "eps = 1e-5} : ",
+                 x, " return %y }"),
+             {random(DType::f32, {2, 5, 3, 7}, 1), random(DType::f32, {3, 7}, 2),
+              random(DType::f32, {1, 1, 3, 7}, 3)},
+             only("cpu.row_norm"), Measure::absolute);
+  check_node(cat("graph \"g\"(%x: ", x,
+                 ", %b: f32[7]) { %y = layer_norm(%x, _, %b) {axis = -1, eps = 1e-5} : ", x, " return %y }"),
+             {random(DType::f32, {2, 5, 3, 7}, 1), random(DType::f32, {7}, 2)}, only("cpu.row_norm"),
+             Measure::absolute);
+}
+
+TEST_CASE("a NaN or an infinity stays in its row of a norm") {
+  Tensor x = random(DType::f32, {4, 19}, 1);
+  static_cast<float*>(x.mutable_data())[18] = NAN;
+  static_cast<float*>(x.mutable_data())[19 * 2 + 3] = INFINITY;
+  for (const char* op : {"layer_norm", "rms_norm"})
+    check_node(
+        cat("graph \"g\"(%x: f32[4,19]) { %y = ", op, "(%x) {axis = -1, eps = 1e-5} : f32[4,19] return %y }"),
+        {x}, only("cpu.row_norm"), Measure::absolute);
+}
+
+TEST_CASE("norms that the row loop leaves to tile programs say why") {
+  const auto why = [](const std::string& args, const std::string& node) {
+    return refusal(ir::parse_graph(cat("graph \"g\"(", args, ") { ", node, " }")), "cpu.row_norm");
+  };
+  const std::string attrs = " {axis = -1, eps = 1e-5} : ";
+  CHECK(why("%x: f32[4,8], %s: f32[4,8]", "%y = layer_norm(%x, %s)" + attrs + "f32[4,8] return %y")
+            .find("shape of a row") != std::string::npos);
+  CHECK(why("%x: bf16[4,8]", "%y = layer_norm(%x)" + attrs + "bf16[4,8] return %y").find("needs f32") !=
+        std::string::npos);
+  CHECK(why("%x: f32[4,8]",
+            "%y, %m, %r = layer_norm(%x)" + attrs + "f32[4,8], f32[4,1], f32[4,1] return %y, %m, %r")
+            .find("statistics") != std::string::npos);
+}
+
 TEST_CASE("groups of pointwise and reduction nodes run as one loop") {
   const std::string x = "f32[5,3,200]", r = "f32[5,3,1]";
   const std::string head = cat("%x: ", x, ", %g: f32[200], %m: bool[3,1]");
