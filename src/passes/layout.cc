@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "ir/keeps_bytes.h"
 #include "passes/rewrite.h"
 
 namespace pelton::passes {
@@ -18,7 +19,8 @@ class Assign {
         context_(context),
         by_anchor_(by_anchor),
         wanted_(wanted),
-        plain_f32_(has_gradients(g) && !has_depthwise(g)) {}
+        plain_f32_(has_gradients(g) && !has_depthwise(g)),
+        has_anchors_(anchors() > 0) {}
 
   size_t anchors() const {
     size_t count = 0;
@@ -34,6 +36,7 @@ class Assign {
       for (ValueId v : n.inputs)
         if (!met && v && converted(v)) met = v;
       const bool is_anchor = anchor(id);
+      if (met ? view(id) : channels_to_second(id)) continue;
       if (!is_anchor && !met) continue;
       if (!by_anchor_.empty()) {
         wanted_ = is_anchor ? by_anchor_.at(anchors_seen++) : g_.type(met).layout;
@@ -90,6 +93,70 @@ class Assign {
     const Type& t = g_.type(g_[id].inputs[i]);
     return on_gpu() && g_[id].is("conv") && i == 0 && t.rank() == 4 && t.layout.is_plain() &&
            t.shape[1].is_const() && t.shape[1].value() <= 4;
+  }
+
+  // --- transpositions between [N, C, S...] and [N, S..., C], and reshapes that join or split S: nothing
+  // moves if the image is channels last. On a GPU generated kernels read through both.
+
+  // Such a node of a converted value.
+  bool view(NodeId id) {
+    if (on_gpu() || (!g_[id].is("transpose") && !joins_pixels(id))) return false;
+    if (g_[id].is("reshape")) g_.edit(result(g_, id)).type.layout = g_.type(input(g_, id, 0)).layout;
+    if (!keeps_bytes(g_, id)) {
+      g_.edit(result(g_, id)).type.layout = Layout{};
+      return false;
+    }
+    return counted();
+  }
+  // A reshape that leaves batch and channels alone, on the way to a transposition or a convolution.
+  bool joins_pixels(NodeId id) const {
+    const Node& n = g_[id];
+    if (!n.is("reshape") || g_.type(n.inputs[0]).layout.kind != Layout::Kind::channels_last) return false;
+    const Shape &x = g_.type(n.inputs[0]).shape, &y = g_.type(n.outputs[0]).shape;
+    if (x.size() < 3 || y.size() < 3 || x[0] != y[0] || x[1] != y[1]) return false;
+    for (Use u : g_[n.outputs[0]].uses)
+      if (g_[u.user].is("transpose") || g_[u.user].is("conv")) return true;
+    return false;
+  }
+  // A plain [N, S..., C] that becomes an image [N, C, S...]: the pixels lie as a channels-last image has
+  // them.
+  bool channels_to_second(NodeId id) {
+    if (on_gpu() || !by_anchor_.empty() || wanted_.kind != Layout::Kind::channels_last ||
+        !g_[id].is("transpose") || g_.type(result(g_, id)).rank() < 4 || !has_anchors_)
+      return false;
+    return yields_channels_last(id) && counted();
+  }
+  bool yields_channels_last(NodeId transpose) {
+    Layout& layout = g_.edit(result(g_, transpose)).type.layout;
+    layout.kind = Layout::Kind::channels_last;
+    if (keeps_bytes(g_, transpose)) return true;
+    layout = Layout{};
+    return false;
+  }
+  bool counted() {
+    context_.count("layout/view");
+    return changed_ = true;
+  }
+  // The plain value `v` in channels-last layout where that moves nothing, else none.
+  ValueId free_copy(ValueId v) {
+    const NodeId made = g_[v].producer;
+    if (on_gpu() || !made || g_.type(v).rank() < 3) return {};
+    Builder b(g_, made);
+    b.set_name(g_[made].name);
+    if (g_[made].is("transpose")) {
+      const ValueId same = b.op("transpose", {input(g_, made, 0)}, g_[made].attrs);
+      if (yields_channels_last(g_[same].producer)) return same;
+    } else if (g_[made].is("reshape")) {
+      const Type& x = g_.type(input(g_, made, 0));
+      const Shape y = g_.type(v).shape;  // a copy: building moves the values
+      if (x.rank() < 3 || !x.layout.is_plain() || x.shape[0] != y[0] || x.shape[1] != y[1]) return {};
+      if (const ValueId inner = free_copy(input(g_, made, 0))) {
+        const ValueId same = b.reshape(inner, y);
+        g_.edit(same).type.layout = g_.type(inner).layout;
+        return same;
+      }
+    }
+    return {};
   }
 
   // Sets the layouts of the node's full-rank inputs (and results, if asked) and keeps them if a kernel
@@ -163,6 +230,8 @@ class Assign {
     if (wanted.is_plain()) return g_.set_input(id, i, plain_copy(v, id));
     if (NodeId back = producer(g_, v, "layout"); back && g_.type(input(g_, back, 0)).layout == wanted)
       return g_.set_input(id, i, input(g_, back, 0));
+    if (wanted.kind == Layout::Kind::channels_last)
+      if (const ValueId same = free_copy(v)) return g_.set_input(id, i, same);
     g_.set_input(id, i, copy(v, wanted, wanted.str().c_str(), id));
   }
   ValueId plain_copy(ValueId v, NodeId before) {
@@ -186,7 +255,7 @@ class Assign {
   const Context& context_;
   const std::vector<Layout>& by_anchor_;
   Layout wanted_;  // of the present node
-  const bool plain_f32_;
+  const bool plain_f32_, has_anchors_;
   std::map<std::pair<uint32_t, std::string>, ValueId> copies_;
   bool changed_ = false;
 };
@@ -200,8 +269,8 @@ size_t count_layout_anchors(const Graph& graph, const Context& context) {
 
 bool layout(Graph& graph, const Context& context, Layout wanted, const std::vector<Layout>& by_anchor) {
   if (!context.oracle || !find_op("layout") || (by_anchor.empty() && wanted.is_plain())) return false;
-  for (NodeId id : graph.order())
-    if (graph[id].is("layout")) return false;  // assigned before
+  for (NodeId id : graph.order())  // assigned before
+    if (graph[id].is("layout") || !graph.type(result(graph, id)).layout.is_plain()) return false;
   bool changed = Assign(graph, context, wanted, by_anchor).run();
   // Trials leave conversions that nothing uses.
   remove_dead(graph);

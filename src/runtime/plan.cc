@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "ir/keeps_bytes.h"
 #include "ir/op.h"
 
 namespace pelton::runtime {
@@ -36,23 +37,12 @@ std::string kernel_free_reason(const Graph& graph, NodeId id) {
   return "";
 }
 
-// Data of one place lies plain as it lies channels last.
-bool same_bytes(const Type& a, const Type& b) {
-  for (const Type* t : {&a, &b})
-    if (!t->is_tensor() || t->layout.kind == Layout::Kind::blocked) return false;
-  for (size_t d = 2; d < a.shape.size(); ++d)
-    if (!(a.shape[d] == Dim(1))) return false;
-  return true;
-}
-
 }  // namespace
 
 bool costs_nothing(const Graph& graph, NodeId id) {
   const Node& n = graph[id];
   if (n.is("constant") && graph.type(n.outputs[0]).dtype != DType::string) return true;
-  if (n.is("layout") && same_bytes(graph.type(n.inputs[0]), graph.type(n.outputs[0]))) return true;
-  return n.op->alias == AliasRule::view && kernel_free_reason(graph, id).empty() &&
-         graph.type(n.inputs[0]).layout == graph.type(n.outputs[0]).layout;
+  return keeps_bytes(graph, id) && kernel_free_reason(graph, id).empty();
 }
 
 bool size_depends_on_data(const Graph& graph, NodeId id) {
