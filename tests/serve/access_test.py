@@ -5,12 +5,10 @@ import os
 import socket
 import ssl
 import subprocess
-import time
 
 import numpy as np
 import pytest
 from conftest import add_model, binary, identity
-from waiting import until
 
 REASON = "tritonclient is not installed"
 http = pytest.importorskip("tritonclient.http", reason=REASON)
@@ -77,15 +75,23 @@ def test_tls_on_both_protocols(serve, pki):
 
 
 def test_a_tls_client_that_goes_cancels_its_request(serve, pki):
+    """Before a request of a second that is sent after that: however busy the machine is, both meet it."""
     add_model(serve.repository, "long", identity(more='parameters { key: "execute_delay_ms" value { string_value: "100000" } }'))
+    add_model(serve.repository, "second", identity(more='parameters { key: "execute_delay_ms" value { string_value: "1000" } }'))
     server = serve(*tls_flags(pki))
+    client = https_client(server, pki)
+    with pytest.raises(InferenceServerException):          # its metrics begin
+        client.infer("long", [])
     context = ssl.create_default_context(cafile=pki / "ca.pem")
     body = b'{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[1],"data":[1]}]}'
-    with context.wrap_socket(socket.create_connection(("127.0.0.1", server.port)), server_hostname="localhost") as s:
+    both = [context.wrap_socket(socket.create_connection(("127.0.0.1", server.port)), server_hostname="localhost") for _ in range(2)]
+    for s in both:
         s.sendall(b"POST /v2/models/long/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-        time.sleep(0.3)
-    until(lambda: 'nv_inference_request_failure{model="long",version="1",reason="CANCELED"} 1'
-          in server.request("/metrics", base=server.metrics)[2].decode())
+    server.until_waiting("long", 1)                        # the other one runs
+    for s in both:
+        s.close()
+    client.infer("second", tensor(http))
+    assert server.metric('nv_inference_request_failure{model="long",version="1",reason="CANCELED"}') == 2
 
 
 def test_tls_clients_may_wait_to_send_and_send_ahead(serve, pki):
@@ -98,6 +104,12 @@ def test_tls_clients_may_wait_to_send_and_send_ahead(serve, pki):
     head = b"POST /v2/models/%s/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n%s\r\n"
     def connect():
         return context.wrap_socket(socket.create_connection(("127.0.0.1", server.port), timeout=10), server_hostname="localhost")
+    def answers(s, count, out=b""):
+        while out.count(b"HTTP/1.1 200 OK") < count or not out.endswith(b"}"):
+            more = s.recv(65536)
+            assert more, out
+            out += more
+        return out
     with connect() as s:
         s.sendall(head % (b"id", len(body), b"Expect: 100-continue\r\n"))
         assert s.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -107,15 +119,10 @@ def test_tls_clients_may_wait_to_send_and_send_ahead(serve, pki):
     for split in (1, 40, len(second) - 30):
         with connect() as s:
             s.sendall(head % (b"slow", len(body), b"") + body)
-            time.sleep(0.05)
             s.sendall(second[:split])          # waits behind the first request
-            time.sleep(0.4)
+            out = answers(s, 1)
             s.sendall(second[split:])
-            out = b""
-            while out.count(b"HTTP/1.1 200 OK") < 2 or not out.endswith(b"}"):
-                more = s.recv(65536)
-                assert more, out
-                out += more
+            answers(s, 2, out)
 
 
 def test_mutual_tls_wants_the_clients_certificate(serve, pki):

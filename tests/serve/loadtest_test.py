@@ -151,10 +151,17 @@ def test_a_server_that_goes_is_counted_and_survived(server, scheme, flags):
 
 def test_an_interrupt_ends_it(server):
     run = subprocess.Popen([binary(), "loadtest", server.http, "-m", "slow", "--requests", "100000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    until(lambda: server.stats("slow")["success"]["count"] > 0)
+    def answered():
+        return server.stats("slow")["success"]["count"]
+    until(lambda: answered() > 0)
+    run.send_signal(signal.SIGSTOP)                        # it sends nothing while this counts
+    until(lambda: pathlib.Path(f"/proc/{run.pid}/stat").read_text().rsplit(") ", 1)[1][0] == "T")
+    before = answered()
     run.send_signal(signal.SIGINT)
+    run.send_signal(signal.SIGCONT)
     _, err = run.communicate(timeout=60)
     assert run.returncode == 128 + signal.SIGINT and "interrupted" in err
+    assert answered() <= before + 2                        # the one on its way, and one that was about to be
 
 
 def test_mistakes_are_named(server):

@@ -9,7 +9,7 @@ import time
 import pytest
 from conftest import add_model
 from python_engine_test import INT_IO, start
-from waiting import until
+from waiting import until, until_taken
 
 
 ODD = '''
@@ -75,8 +75,7 @@ def test_the_end_of_the_server_is_the_end_of_a_model_that_hangs(serve, tmp_path,
     answers = []
     thread = threading.Thread(target=lambda: answers.append(server.infer("hangs", [1], "INT32")))
     thread.start()
-    while not pid.exists() or not pid.read_text():
-        time.sleep(0.05)
+    until(lambda: pid.exists() and pid.read_text())
     began = time.time()
     status, _ = server.stop()
     thread.join()
@@ -139,9 +138,10 @@ def test_a_signal_is_heard_while_models_load(serve, signals):
     server = serve(f"--python-executable={sys.executable}", "--exit-timeout-secs=1", "--log-info=true", expect_ready=False)
     until(lambda: (folder / "1" / "pid").exists() and (folder / "1" / "pid").read_text())
     pid = int((folder / "1" / "pid").read_text())
-    for s in signals:
+    for s in signals[:-1]:
         server.process.send_signal(s)
-        time.sleep(0.3)
+        until_taken(server.process, s)
+    server.process.send_signal(signals[-1])
     begun = time.time()
     _, err = server.process.communicate(timeout=30)
     assert time.time() - begun < 8

@@ -143,12 +143,11 @@ def test_chunked_pipelined_and_expect_continue(server):
 def test_a_client_that_vanishes_frees_its_place(serve):
     """The first request runs, the second waits; its client goes and it is never computed."""
     add_model(serve.repository, "slow", identity(more='parameters { key: "execute_delay_ms" value { string_value: "2500" } }'))
-    server = serve()
+    server = serve("--http-thread-count=1")                # which reads in the order of arrival
     assert server.infer("slow", [1], "INT32")[0] == 400    # its metrics begin
     body_head = infer_head(length=len(BODY), model="slow", close=False) + BODY
     running = socket.create_connection(("127.0.0.1", server.port))
     running.sendall(body_head)
-    time.sleep(0.1)                            # so that it is the first
     waiting = socket.create_connection(("127.0.0.1", server.port))
     waiting.sendall(body_head)
     server.until_waiting("slow", 1)
@@ -162,14 +161,19 @@ def test_a_client_that_vanishes_frees_its_place(serve):
 
 
 def test_a_running_request_ends_early_when_its_client_goes(serve):
+    """Before a request of a second that is sent after that: however busy the machine is, both meet it."""
     add_model(serve.repository, "long", identity(more='parameters { key: "execute_delay_ms" value { string_value: "100000" } }'))
+    add_model(serve.repository, "second", identity(more='parameters { key: "execute_delay_ms" value { string_value: "1000" } }'))
     server = serve()
-    s = socket.create_connection(("127.0.0.1", server.port))
-    s.sendall(infer_head(length=len(BODY), model="long") + BODY)
-    time.sleep(0.2)
-    s.close()
-    until(lambda: server.stats("long")["fail"]["count"] == 1)
-    assert server.metric('nv_inference_request_failure{model="long",version="1",reason="CANCELED"}') == 1
+    assert server.infer("long", [1], "INT32")[0] == 400    # its metrics begin
+    both = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(2)]
+    for s in both:
+        s.sendall(infer_head(length=len(BODY), model="long") + BODY)
+    server.until_waiting("long", 1)                        # the other one runs
+    for s in both:
+        s.close()
+    assert server.infer("second", [1])[0] == 200
+    assert server.metric('nv_inference_request_failure{model="long",version="1",reason="CANCELED"}') == 2
 
 
 def test_connections_are_bounded(serve):
@@ -270,11 +274,15 @@ def test_sigterm_waits_no_longer_than_it_is_told(serve):
     """A request that does not end is given up."""
     add_model(serve.repository, "long", identity(more='parameters { key: "execute_delay_ms" value { string_value: "60000" } }'))
     server = serve("--exit-timeout-secs=1")
-    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as s:
+    assert server.infer("long", [1], "INT32")[0] == 400    # its metrics begin
+    both = [socket.create_connection(("127.0.0.1", server.port), timeout=30) for _ in range(2)]
+    for s in both:
         s.sendall(infer_head(length=len(BODY), model="long") + BODY)
-        time.sleep(0.3)
-        began = time.time()
-        status, err = server.stop()
+    server.until_waiting("long", 1)                        # the other one runs
+    began = time.time()
+    status, err = server.stop()
+    for s in both:
+        s.close()
     assert status == 128 + signal.SIGTERM and "the time to stop is over" in err
     assert time.time() - began < 10
 

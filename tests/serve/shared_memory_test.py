@@ -3,10 +3,12 @@
 import os
 import pathlib
 import sys
+import threading
 
 import numpy as np
 import pytest
 from conftest import add_model, identity
+from waiting import until
 
 REASON = "tritonclient is not installed"
 http = pytest.importorskip("tritonclient.http", reason=REASON)
@@ -15,6 +17,9 @@ shm = pytest.importorskip("tritonclient.utils.shared_memory", reason=REASON)
 from tritonclient.utils import InferenceServerException  # noqa: E402
 
 KEY = f"/test-{os.getpid()}"
+# A request waits here until another one comes. As many elements as are read in place.
+PAIRS = "max_batch_size: 2 dynamic_batching { preferred_batch_size: [ 2 ] max_queue_delay_microseconds: 600000000 }"
+MAPPED = 8192
 
 
 @pytest.fixture
@@ -78,7 +83,7 @@ def test_inputs_and_outputs_in_a_region(serve, region, module):
 def test_large_inputs_are_read_in_place_and_may_be_cut_off_meanwhile(serve, module):
     """The mapping is used (no copy of 32 MiB is made), and a region that shrinks while its request runs is an error."""
     add_model(serve.repository, "id", identity())
-    add_model(serve.repository, "slow", identity(more='parameters { key: "execute_delay_ms" value { string_value: "600" } }'))
+    add_model(serve.repository, "pairs", identity(more=PAIRS))
     server = serve("--allow-client-shm=true")
     client = connect(module, server)
     size, key = 32 << 20, KEY + "-large"
@@ -100,23 +105,23 @@ def test_large_inputs_are_read_in_place_and_may_be_cut_off_meanwhile(serve, modu
         client.infer("id", [tensor], outputs=[output])
         assert np.array_equal(shm.get_contents_as_numpy(handle, np.float32, [size // 4], offset=size), values)
         assert anonymous_peak_kib() - before < 8 * 1024
-        import threading
         answers = []
 
-        def ask_slow():
-            t = module.InferInput("INPUT0", [size // 4], "FP32")
-            t.set_shared_memory("large", size)
+        def ask_for_pair():
+            t = module.InferInput("INPUT0", [1, MAPPED], "FP32")
+            t.set_shared_memory("large", 4 * MAPPED)
             try:
-                connect(module, server).infer("slow", [t])
+                connect(module, server).infer("pairs", [t])
                 answers.append("no error")
             except InferenceServerException as e:
                 answers.append(str(e))
 
-        thread = threading.Thread(target=ask_slow)
+        assert server.infer("pairs", [1], "INT32")[0] == 400        # its metrics begin
+        thread = threading.Thread(target=ask_for_pair)
         thread.start()
-        import time
-        time.sleep(0.25)
+        until(lambda: server.waiting("pairs") == 1)
         os.truncate(f"/dev/shm{key}", 4096)
+        assert server.infer("pairs", [0] * MAPPED, shape=[1, MAPPED])[0] == 200
         thread.join()
         assert "truncated while its request ran" in answers[0]
         assert client.is_server_live() and server.infer("id", [1])[0] == 200
@@ -130,9 +135,7 @@ def test_large_inputs_are_read_in_place_and_may_be_cut_off_meanwhile(serve, modu
 
 def test_a_region_that_is_unregistered_while_its_request_runs(serve):
     """The input stays what it was; an output that has no place any more is an error."""
-    import threading
-    import time
-    add_model(serve.repository, "slow", identity(more='parameters { key: "execute_delay_ms" value { string_value: "500" } }'))
+    add_model(serve.repository, "pairs", identity(more=PAIRS))
     server = serve("--allow-client-shm=true")
     client = connect(http, server)
     size, key = 1 << 20, KEY + "-gone"
@@ -144,23 +147,25 @@ def test_a_region_that_is_unregistered_while_its_request_runs(serve):
             client.register_system_shared_memory("gone", key, 2 * size)
             got = []
 
-            def ask_slow(place_output=place_output, got=got):
-                t = http.InferInput("INPUT0", [size // 4], "FP32")
-                t.set_shared_memory("gone", size)
+            def ask_for_pair(place_output=place_output, got=got):
+                t = http.InferInput("INPUT0", [1, MAPPED], "FP32")
+                t.set_shared_memory("gone", 4 * MAPPED)
                 o = http.InferRequestedOutput("OUTPUT0")
                 if place_output:
                     o.set_shared_memory("gone", size, offset=size)
                 try:
-                    got.append(connect(http, server).infer("slow", [t], outputs=[o]).as_numpy("OUTPUT0"))
+                    got.append(connect(http, server).infer("pairs", [t], outputs=[o]).as_numpy("OUTPUT0"))
                 except InferenceServerException as e:
                     got.append(str(e))
 
-            thread = threading.Thread(target=ask_slow)
+            assert server.infer("pairs", [1], "INT32")[0] == 400    # its metrics begin
+            thread = threading.Thread(target=ask_for_pair)
             thread.start()
-            time.sleep(0.2)
+            until(lambda: server.waiting("pairs") == 1)
             client.unregister_system_shared_memory("gone")
+            assert server.infer("pairs", [0] * MAPPED, shape=[1, MAPPED])[0] == 200
             thread.join()
-            assert words in got[0] if words else np.array_equal(got[0], values)
+            assert words in got[0] if words else np.array_equal(got[0][0], values[:MAPPED])
     finally:
         shm.destroy_shared_memory_region(handle)
 

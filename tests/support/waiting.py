@@ -19,13 +19,21 @@ def until(condition, seconds=60):
         time.sleep(0.02)
 
 
+def has_signal(process, mask, number):
+    """Whether the signal is in this mask of /proc/PID/status."""
+    assert process.poll() is None, "the process has ended"
+    bits = re.search(rf"{mask}:\s*(\w+)", pathlib.Path(f"/proc/{process.pid}/status").read_text()).group(1)
+    return int(bits, 16) >> (number - 1) & 1
+
+
 def until_caught(process, number):
     """Until the process has a handler for this signal."""
-    def caught():
-        assert process.poll() is None, "the process has ended"
-        mask = re.search(r"SigCgt:\s*(\w+)", pathlib.Path(f"/proc/{process.pid}/status").read_text()).group(1)
-        return int(mask, 16) >> (number - 1) & 1
-    until(caught)
+    until(lambda: has_signal(process, "SigCgt", number))
+
+
+def until_taken(process, number):
+    """Until a signal that was sent has reached its handler."""
+    until(lambda: not has_signal(process, "ShdPnd", number))
 
 
 def cpu_seconds(process):
