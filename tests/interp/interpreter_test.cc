@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <ctime>
 
 #include "interp/interpreter.h"
 #include "ir/builder.h"
@@ -39,8 +40,25 @@ TEST_CASE("roi_align refuses a box that would take hours to sample") {
                            Tensor::from<float>({1, 4}, {0, 0, right, 2}), from_ints(DType::i64, {1}, {0})});
   };
   CHECK(run(3)[0].tensor.count() == 4);
+  CHECK(to_doubles(run(-3)[0].tensor) == std::vector<double>(4, 0));
   for (float right : {1e30f, INFINITY, NAN})
     CHECK_THROWS_WITH_AS(run(right), doctest::Contains("box 0 has cells of"), Error);
+}
+
+TEST_CASE("roi_align walks through the samples that lie in the image") {
+  // 4000 by 4000 samples a cell, at whole numbers from -100 on: those from -1 to 4 are in reach.
+  const Tensor ones = from_doubles(DType::f32, {1, 512, 4, 4}, std::vector<double>(512 * 16, 1));
+  const std::clock_t begin = std::clock();
+  auto out = run_text(
+      R"(graph "g"(%x: f32[1,512,4,4], %b: f32[1,4], %i: i64[1]) {
+    %0 = roi_align(%x, %b, %i) {height = 2, width = 2} : f32[1,512,2,2]
+    return %0
+  })",
+      {ones, Tensor::from<float>({1, 4}, {-100, -100, 7900, 7900}), from_ints(DType::i64, {1}, {0})});
+  CHECK(std::clock() - begin < 5 * CLOCKS_PER_SEC);  // minutes, were they all looked at
+  const std::vector<double> cells = to_doubles(out[0].tensor);
+  CHECK(cells[0] == doctest::Approx(36.0 / 16e6));
+  for (int i = 1; i < 4; ++i) CHECK(cells[i] == 0);
 }
 
 TEST_CASE("a result that no memory holds is refused before anything is laid out for it") {

@@ -39,8 +39,32 @@ Sample sample(double y, double x, int64_t height, int64_t width) {
   return s;
 }
 
-// A cell samples each element that it covers: a box far larger than any picture would run for hours.
+// A cell samples each element that it covers: of a box far larger than any picture even those are too many.
 constexpr double kMostSamples = 4096;
+
+// Where along an axis a cell's samples lie.
+double place(double start, double cell, int64_t i, int64_t step, int64_t steps) {
+  return start +
+         (static_cast<double>(i) + (static_cast<double>(step) + 0.5) / static_cast<double>(steps)) * cell;
+}
+
+// Of each cell's samples along an axis the first one in reach of the image, and the end of those: what lies
+// outside need not be walked through for every channel.
+struct Reach {
+  int64_t first = 0, end = 0;
+};
+std::vector<Reach> reaches(double start, double cell, int64_t cells, int64_t steps, int64_t size) {
+  std::vector<Reach> out(static_cast<size_t>(cells));
+  for (int64_t i = 0; i < cells; ++i)
+    for (int64_t step = 0; step < steps; ++step) {
+      const double at = place(start, cell, i, step, steps);
+      Reach& r = out[static_cast<size_t>(i)];
+      if (!(at >= -1 && at <= static_cast<double>(size))) continue;
+      if (r.end == 0) r.first = step;
+      r.end = step + 1;
+    }
+  return out;
+}
 
 }  // namespace
 
@@ -52,8 +76,12 @@ void eval_roi_align(EvalContext& c) {
           fixed = c.node.get_int("sampling");
   bool half = c.node.get_bool("half_pixel"), average = c.node.get_text("mode") == "avg";
   double scale = c.node.get_real("scale"), shift = half ? 0.5 : 0;
-  std::vector<double> x = to_doubles(c.in(0)), rois = to_doubles(c.in(1));
+  std::vector<double> image = to_doubles(c.in(0)), rois = to_doubles(c.in(1));
   std::vector<double> out;
+  if (height == 0 || width == 0) {  // every sample lies outside
+    c.out(0, Tensor::zeros(c.in(0).dtype(), {regions, channels, rows, columns}));
+    return;
+  }
   for (int64_t r = 0; r < regions; ++r) {
     int64_t n = image_of(c, c.in(2).get_double(r));
     auto corner = [&](size_t k) { return rois[static_cast<size_t>(r) * 4 + k] * scale - shift; };
@@ -68,28 +96,28 @@ void eval_roi_align(EvalContext& c) {
       if (!(cell <= kMostSamples))
         c.refuse(ErrorCode::limit,
                  cat("box ", r, " has cells of ", cell, " elements, more than ", kMostSamples));
-      return static_cast<int64_t>(std::ceil(cell));
+      return static_cast<int64_t>(std::ceil(std::max(cell, 0.0)));
     };
     int64_t down = samples(cell_h), across = samples(cell_w);
+    const std::vector<Reach> ys = reaches(top, cell_h, rows, down, height);
+    const std::vector<Reach> xs = reaches(left, cell_w, columns, across, width);
     for (int64_t k = 0; k < channels; ++k) {
-      const double* plane = x.data() + (n * channels + k) * height * width;
+      const double* plane = image.data() + (n * channels + k) * height * width;
       for (int64_t i = 0; i < rows; ++i)
         for (int64_t j = 0; j < columns; ++j) {
           double sum = 0, best = -std::numeric_limits<double>::infinity();
-          for (int64_t v = 0; v < down; ++v)
-            for (int64_t u = 0; u < across; ++u) {
-              auto inner = [](int64_t cell, int64_t step, int64_t steps) {
-                return static_cast<double>(cell) +
-                       (static_cast<double>(step) + 0.5) / static_cast<double>(steps);
-              };
-              Sample s = sample(top + inner(i, v, down) * cell_h, left + inner(j, u, across) * cell_w, height,
-                                width);
-              for (int t = 0; t < 4; ++t) {
-                double value = s.weight[t] * plane[s.at[t]];
-                sum += value;
-                best = std::max(best, value);
-              }
+          const Reach y = ys[static_cast<size_t>(i)], x = xs[static_cast<size_t>(j)];
+          auto add = [&](const Sample& s) {
+            for (int t = 0; t < 4; ++t) {
+              double value = s.weight[t] * plane[s.at[t]];
+              sum += value;
+              best = std::max(best, value);
             }
+          };
+          for (int64_t v = y.first; v < y.end; ++v)
+            for (int64_t u = x.first; u < x.end; ++u)
+              add(sample(place(top, cell_h, i, v, down), place(left, cell_w, j, u, across), height, width));
+          if (y.end - y.first < down || x.end - x.first < across) add(Sample());  // as each outside does
           bool none = down <= 0 || across <= 0;
           out.push_back(none ? 0 : average ? sum / static_cast<double>(down * across) : best);
         }
