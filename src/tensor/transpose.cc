@@ -2,22 +2,31 @@
 #include "tensor/transpose.h"
 
 #include <algorithm>
+#include <atomic>
+
+#include "base/thread_pool.h"
 
 namespace pelton {
 namespace {
 
 constexpr int64_t kTile = 64;  // a tile of each side stays in the cache
+constexpr int64_t kGrain = 1 << 18;
 
-// f(from row-major [rows, columns], to row-major [columns, rows]) on the places of each pair, until it says
-// no.
+// f(from row-major [rows, columns], to row-major [columns, rows]) on the places of each pair, on all threads,
+// until it says no.
 template <class F>
 bool each_pair(int64_t rows, int64_t columns, F&& f) {
-  for (int64_t r0 = 0; r0 < rows; r0 += kTile)
-    for (int64_t c0 = 0; c0 < columns; c0 += kTile)
-      for (int64_t r = r0; r < std::min(rows, r0 + kTile); ++r)
-        for (int64_t c = c0; c < std::min(columns, c0 + kTile); ++c)
-          if (!f(r * columns + c, c * rows + r)) return false;
-  return true;
+  const int64_t bands = (rows + kTile - 1) / kTile,
+                grain = std::max<int64_t>(1, kGrain / (kTile * std::max<int64_t>(columns, 1)));
+  std::atomic<bool> yes{true};
+  parallel_for(0, bands, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t r0 = begin * kTile; r0 < end * kTile; r0 += kTile)
+      for (int64_t c0 = 0; c0 < columns && yes; c0 += kTile)
+        for (int64_t r = r0; r < std::min(rows, r0 + kTile); ++r)
+          for (int64_t c = c0; c < std::min(columns, c0 + kTile); ++c)
+            if (!f(r * columns + c, c * rows + r)) return yes.store(false);
+  });
+  return yes;
 }
 
 bool is_matrix(const Tensor& t) {

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <bit>
 #include <cmath>
 
 #include "tensor/float_types.h"
+#include "tensor/narrow.h"
 #include "tensor/tensor.h"
+#include "tensor/transpose.h"
 
 using namespace pelton;
 
@@ -58,6 +61,36 @@ TEST_CASE("conversion rounds to even, overflows by the format's own rule") {
   CHECK(small_float_from_double(DType::f4e2m1, 2.5, false) == 0x4);
   CHECK(small_float_from_double(DType::f4e2m1, -100, false) == 0xf);
   CHECK(bf16_from_float(1.00390625f) == 0x3f80);
+}
+
+TEST_CASE("whole tensors are narrowed to the bits that each number is") {
+  std::vector<float> values;
+  for (uint32_t high = 0; high < 0x10000; ++high)
+    for (uint32_t low : {0u, 0x0fffu, 0x1000u, 0x1001u, 0xffffu})
+      values.push_back(std::bit_cast<float>(high << 16 | low));
+  values.resize(values.size() - 3);  // no multiple of what goes at a time
+  const Tensor wide = Tensor::from<float>({std::ssize(values)}, values);
+  const Tensor half = narrowed(wide, DType::f16), brain = narrowed(wide, DType::bf16);
+  for (size_t i = 0; i < values.size(); ++i) {
+    REQUIRE(static_cast<const uint16_t*>(half.data())[i] == f16_from_float(values[i]));
+    REQUIRE(static_cast<const uint16_t*>(brain.data())[i] == bf16_from_float(values[i]));
+  }
+}
+
+TEST_CASE("a transpose is told from what is one but for an element") {
+  constexpr int64_t kRows = 700, kColumns = 1100;  // many pieces of work
+  std::vector<int64_t> values;
+  for (int64_t i = 0; i < kRows * kColumns; ++i) values.push_back(i * 7919 % 100003);
+  const Tensor a = from_ints(DType::i32, {kRows, kColumns}, values), b = transposed(a);
+  CHECK(b.dims() == Dims{kColumns, kRows});
+  CHECK(b.get_int(5 * kRows + 600) == a.get_int(600 * kColumns + 5));
+  CHECK(is_transpose(a, b));
+  for (int64_t at : {int64_t{0}, kRows * kColumns / 2, kRows * kColumns - 1}) {
+    Tensor c = b;
+    c.set_int(at, b.get_int(at) + 1);
+    CHECK(!is_transpose(a, c));
+  }
+  CHECK(!is_transpose(a, a));
 }
 
 TEST_CASE("integers saturate from double and wrap from int") {
