@@ -121,6 +121,36 @@ TEST_CASE("matrix products: ranks, batches, transposed operands, empty sums") {
       }
 }
 
+TEST_CASE("own products with a right side that is known beforehand") {
+  struct Case {
+    Dims a, b, y;
+    const char* attrs;
+  };
+  const Case cases[] = {{{1, 300}, {300, 1000}, {1, 1000}, ""},
+                        {{1, 300}, {33, 300}, {1, 33}, "transpose_b = true"},
+                        {{16, 768}, {768, 49}, {16, 49}, ""},
+                        {{2, 3, 7, 5}, {5, 17}, {2, 3, 7, 17}, ""},
+                        {{4, 3}, {2, 3, 16}, {2, 4, 16}, ""},
+                        {{3, 4, 5}, {3, 5, 2}, {3, 4, 2}, ""},
+                        {{5}, {5, 6}, {6}, ""},
+                        {{3, 5}, {5}, {3}, ""},
+                        {{3, 0}, {0, 4}, {3, 4}, ""},
+                        {{0, 3}, {3, 4}, {0, 4}, ""},
+                        {{3, 4}, {4, 0}, {3, 0}, ""}};
+  for (const Case& c : cases)
+    for (const char* type : {"f32", "bf16", "f64", "i32"})
+      for (bool constant : {false, true}) {
+        const DType t = *dtype_from_name(type);
+        if (t == DType::f64 && element_count(c.a) > 1000) continue;
+        Options o;
+        o.implementation = "cpu.contraction";
+        o.constant = {false, constant};
+        check_node(cat("graph \"g\"(%a: ", type, c.a, ", %b: ", type, c.b, ") { %y = matmul(%a, %b) {",
+                       c.attrs, "} : ", type, c.y, " return %y }"),
+                   {random(t, c.a, 1), random(t, c.b, 2)}, o, kSums);
+      }
+}
+
 TEST_CASE("what follows a contraction is applied in the same kernel") {
   struct Case {
     const char *inputs, *steps, *last;
