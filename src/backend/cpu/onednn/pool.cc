@@ -43,6 +43,14 @@ std::string refuse(const ir::Graph& graph, ir::NodeId node, const device::Target
   return {};
 }
 
+bool is_generated(const dnnl::primitive_desc_base& pd) {
+  return std::string_view(pd.impl_info_str()).starts_with("jit");
+}
+Desc channels_last(TensorSpec t) {
+  t.layout = {ir::Layout::Kind::channels_last, 0};
+  return desc_of(t);
+}
+
 std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target&) {
   const TensorSpec &x = instance.inputs[0], &y = instance.outputs[0];
   if (element_count(y.dims) == 0) return make_kernel([](const RunArgs&) {});
@@ -59,12 +67,24 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target&)
                                         ? dnnl::algorithm::pooling_avg_include_padding
                                         : dnnl::algorithm::pooling_avg_exclude_padding;
   auto sequence = std::make_unique<Sequence>();
+  const auto describe = [&](const Desc& from, const Desc& to) {
+    return dnnl::pooling_forward::primitive_desc(engine(), dnnl::prop_kind::forward_inference, algorithm,
+                                                 from, to, w.strides, w.kernel, w.dilations, w.low, w.high,
+                                                 attributes());
+  };
   guarded([&] {
-    const dnnl::pooling_forward::primitive_desc pd(engine(), dnnl::prop_kind::forward_inference, algorithm,
-                                                   desc_of(x), desc_of(y), w.strides, w.kernel, w.dilations,
-                                                   w.low, w.high, attributes());
+    const Desc from = desc_of(x), to = desc_of(y);
+    auto pd = describe(from, to);
+    // On plain data the library may have only plain loops, ten times slower than re-ordering around its code
+    // for channels last.
+    if (x.layout.is_plain() && y.layout.is_plain() && x.dims.size() == 4 && !is_generated(pd))
+      if (auto better = describe(channels_last(x), channels_last(y)); is_generated(better)) pd = better;
+    Place x_at = input(0), y_at = output(0);
+    if (pd.src_desc() != from) x_at = sequence->add_reorder(from, x_at, pd.src_desc());
+    if (pd.dst_desc() != to) y_at = sequence->reserve(pd.dst_desc());
     sequence->add(dnnl::pooling_forward(pd),
-                  {{DNNL_ARG_SRC, pd.src_desc(), input(0)}, {DNNL_ARG_DST, pd.dst_desc(), output(0)}});
+                  {{DNNL_ARG_SRC, pd.src_desc(), x_at}, {DNNL_ARG_DST, pd.dst_desc(), y_at}});
+    if (pd.dst_desc() != to) sequence->add_reorder(pd.dst_desc(), y_at, to, output(0));
     sequence->seal();
   });
   return sequence;
