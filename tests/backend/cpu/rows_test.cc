@@ -175,6 +175,26 @@ TEST_CASE("an operand computed from a longer loop is refused by name") {
       {random(DType::f32, {4, 8}, 1)}, {"cpu.body", {}}, Measure::absolute);
 }
 
+TEST_CASE("a group that reduces outer axes runs node by node, over whole runs") {
+  // The gates of two branches, as split attention has them.
+  const std::string x = "f32[2,2,3,5,7]", head = cat("%x: ", x, ", %s: f32[2,2,3,1,1]");
+  const std::string text = cat("graph \"g\"(", head, ") { %o = fused(%x, %s) {body = graph \"b\"(", head,
+                               ") { %0 = mul(%x, %s) : ", x,
+                               " %1 = reduce_sum(%0) {axes = [1]} : f32[2,3,5,7] return %1 }, kind = "
+                               "\"reduce\"} : f32[2,3,5,7] return %o }");
+  CHECK(refusal(ir::parse_graph(text), "cpu.tile") == "reduces outer axes: a loop over whole runs is faster");
+  check_node(text, {random(DType::f32, {2, 2, 3, 5, 7}, 1), random(DType::f32, {2, 2, 3, 1, 1}, 2)},
+             only("cpu.body"), Measure::absolute);
+  // The channels of a channels-last image are innermost.
+  const std::string y = "f32[2,5,3,7]{nhwc}";
+  check_node(
+      cat("graph \"g\"(%x: ", y, ") { %o = fused(%x) {body = graph \"b\"(%x: ", y,
+          ") { %0 = square(%x) : ", y,
+          " %1 = reduce_sum(%0) {axes = [1], keep_dims = true} : f32[2,1,3,7]{nhwc} %2 = div(%x, %1) : ", y,
+          " return %2 }, kind = \"reduce\"} : ", y, " return %o }"),
+      {random(DType::f32, {2, 5, 3, 7}, 1, 1, 2)}, only("cpu.tile"), Measure::absolute);
+}
+
 TEST_CASE("pairs of steps become one, whichever side the value stands on") {
   const std::string x = "f32[3,70]", head = cat("%a: ", x, ", %b: ", x, ", %c: f32[70], %d: f32[3,1]");
   for (const char* body : {"%0 = sub(%a, %b) : X %1 = mul(%c, %0) : X %2 = add(%d, %1) : X",

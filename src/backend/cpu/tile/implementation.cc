@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tile programs as implementations: fused groups and single pointwise, cast, broadcast, reduction, softmax
 // and norm nodes.
+#include <algorithm>
+
 #include "backend/cpu/implementations.h"
 #include "backend/cpu/support.h"
 #include "backend/cpu/tile/program.h"
@@ -10,6 +12,18 @@ namespace pelton::backend::cpu {
 namespace {
 
 constexpr size_t kMaxNodes = 96, kMaxOperands = 48;
+
+// Whether what is reduced lies apart in memory, so that each of its few elements would be gathered alone.
+bool by_columns(const Region& region, const Analysis& analysis) {
+  if (analysis.axes.empty()) return false;
+  const auto rank = static_cast<int64_t>(analysis.space.size());
+  int64_t inner = rank - 1;
+  for (const auto* values : {&region.inputs, &region.outputs})
+    for (ir::ValueId v : *values)
+      if (v && region.graph.type(v).rank() == rank && !region.graph.type(v).layout.is_plain()) inner = 1;
+  return std::find(analysis.axes.begin(), analysis.axes.end(), inner) == analysis.axes.end() &&
+         !(analysis.space[static_cast<size_t>(inner)] == Dim(1));
+}
 
 std::string refuse(const ir::Graph& graph, ir::NodeId node, const device::Target&) {
   const Region region = region_of(graph, node);
@@ -21,7 +35,10 @@ std::string refuse(const ir::Graph& graph, ir::NodeId node, const device::Target
   if (graph[node].is("cast") || graph[node].is("broadcast_to") || graph[node].op->scalar)
     for (ir::ValueId v : graph[node].inputs)
       if (!has_lane(graph.type(v).dtype)) return cat("does not compute in ", name(graph.type(v).dtype));
-  return analyse(region).reason;
+  const Analysis analysis = analyse(region);
+  if (analysis.reason.empty() && graph[node].is("fused") && by_columns(region, analysis))
+    return "reduces outer axes: a loop over whole runs is faster";
+  return analysis.reason;
 }
 
 std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& target) {
