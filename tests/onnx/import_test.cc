@@ -163,6 +163,29 @@ TEST_CASE("a branch that cannot run at the sizes given is kept as one that refus
                [&] { model({2}, {3}, {3}).import(); });  // neither can run
 }
 
+TEST_CASE("a result declared as a sequence of maps is the matrix that ZipMap gets") {
+  // What converters of sklearn, LightGBM and XGBoost write by default.
+  auto model = [](DType value) {
+    wire::Writer map, map_type, sequence, type, info, w;
+    map.integer(pb::TypeProto_Map::key_type, 7);
+    map.bytes(pb::TypeProto_Map::value_type, onnx::type_proto(ir::Type::tensor(value, {})));
+    map_type.bytes(pb::TypeProto::map_type, map.data());
+    sequence.bytes(pb::TypeProto_Sequence::elem_type, map_type.data());
+    type.bytes(pb::TypeProto::sequence_type, sequence.data());
+    info.bytes(pb::ValueInfoProto::name, "y");
+    info.bytes(pb::ValueInfoProto::type, type.data());
+    w.bytes(pb::GraphProto::output, info.data());
+    ModelText m;
+    m.input("x", {sym("N"), 3}).graph += w.data();
+    return m.node("ZipMap", {"x"}, {"y"}, {onnx::attr("classlabels_int64s", ir::Ints{0, 1, 2})},
+                  "ai.onnx.ml");
+  };
+  ir::Graph g = model(DType::f32).import();
+  CHECK(g.type(g.outputs[0]).str() == "f32[N,3]");
+  expect_error(ErrorCode::bad_type, {"declares 'y' as a sequence of a map to float64", "yield f32[N,3]"},
+               [&] { model(DType::f64).import(); });
+}
+
 TEST_CASE("declared results are held against what the nodes yield: kinds and types refuse, sizes warn") {
   auto model = [](const ir::Type& declared) {
     ModelText m;

@@ -18,6 +18,8 @@ bool agrees(const TypeView& declared, const ir::Type& found) {
       return found.is_tensor() && (!dtype || *dtype == found.dtype);
     }
     case Kind::sequence:
+      if (declared.element && declared.element->kind == Kind::map)  // ZipMap keeps the matrix behind the maps
+        return found.is_tensor() && (!declared.element->element || agrees(*declared.element->element, found));
       return found.kind == ir::TypeKind::sequence &&
              (!declared.element || !found.element || agrees(*declared.element, *found.element));
     case Kind::optional:  // a value that is there for certain need not be wrapped
@@ -38,6 +40,8 @@ std::string words(const TypeView& declared) {
     case Kind::tensor:
     case Kind::sparse_tensor:
       return onnx_type_name(declared.elem_type);
+    case Kind::map:
+      return cat("a map to ", declared.element ? words(*declared.element) : "something");
     default:
       return "another kind";
   }
