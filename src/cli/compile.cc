@@ -2,6 +2,7 @@
 // pelton compile: model to plan file.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <future>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -13,6 +14,7 @@
 #include "cli/inputs.h"
 #include "cli/preprocess.h"
 #include "cli/run_model.h"
+#include "compiler/best.h"
 #include "compiler/timing.h"
 #include "device/timing_budget.h"
 #include "register/artifacts.h"
@@ -107,15 +109,26 @@ int run(const Options& o, const Globals& globals) {
   };
   Stopwatch watch;
   std::optional<device::TimingBudget> budget;
+  // The GPU is made ready beside the rest. What keeps it from that is said where it is used.
+  std::future<std::shared_ptr<device::Device>> gpu;
+  if (target.kind == device::Kind::cuda && target.multiprocessors > 0)
+    gpu = std::async(std::launch::async, [&target] { return registry().open(target); });
   // Without a limit it still ends at an interrupt.
   if (target.kind == device::Kind::cuda)
     budget.emplace(tuning.time_budget_seconds > 0 ? tuning.time_budget_seconds : kNoLimitSeconds);
-  runtime::Plan plan = compile_model(model_of(o.model, options), target, options, tuning);
+  // An interrupt ends the timing, not the compilation: the plan has the best that is known by then.
+  options.finishes = tuning.time_budget_seconds > 0 || compiler::is_choice_of_precisions(o.precision);
+  Model model = model_of(o.model, options);
+  const std::shared_future<std::string> digest = model.sha256;
+  runtime::Plan plan = compile_model(std::move(model), target, options, tuning);
   const ArtifactReport artifacts = make_artifacts(plan, target);
+  options.finishes |= artifacts.timed;
   std::shared_ptr<const runtime::Preprocess> preprocess;
   if (!o.preprocess.empty()) preprocess = compile_preprocess(plan.graph, o.preprocess, target, options);
   std::vector<runtime::Packed> packed;
   if (o.embed_packed) packed = packed_weights(plan, target);
+  if (!options.finishes) throw_if_interrupted();
+  if (digest.valid()) plan.source_sha256 = digest.get();
   runtime::save_plan(plan, o.output, preprocess.get(), packed);
   double seconds = watch.seconds();
   std::map<std::string, int64_t> ran;
@@ -124,7 +137,6 @@ int run(const Options& o, const Globals& globals) {
   const auto slow = ran.find(std::string(runtime::kReference));
   const int64_t reference = slow == ran.end() ? 0 : slow->second;
   uint64_t bytes = file_size_bytes(o.output);
-  // An interrupt ends the timing, not the compilation: the plan has the best that is known by then.
   const int status = interrupted() ? 128 + interrupt_signal() : 0;
   if (globals.json) {
     nlohmann::json passes = nlohmann::json::array();
@@ -243,7 +255,14 @@ Run make_compile(CLI::App& app, const Globals& globals) {
       ->type_name("PASS")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  return [o, &globals] { return run(*o, globals); };
+  return [o, &globals] {
+    try {
+      return run(*o, globals);
+    } catch (const Error& e) {
+      if (e.code() != ErrorCode::cancelled) throw;
+      fail(e.code(), cat(e.message(), "; ", o->output, " is not written"), e.where());
+    }
+  };
 }
 
 }  // namespace pelton::cli

@@ -210,13 +210,15 @@ Run make_inspect(CLI::App& app, const Globals& globals) {
   auto o = std::make_shared<Options>();
   app.add_option("model", o->model, "model or plan")->required()->type_name("MODEL");
   app.add_flag("--graph", o->graph, "print the graph in its text form");
-  app.add_flag("--support", o->support,
-               "for each node which implementation takes it and why not a faster one");
+  CLI::Option* support = app.add_flag("--support", o->support,
+                                      "for each node which implementation takes it and why not a faster one");
   app.add_option("--shape", o->shapes, "shape of an input; a size that may vary is min:opt:max")
       ->type_name("NAME=AxBxC")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  app.add_option("--precision", o->precision, "with --support")->capture_default_str();
+  app.add_option("--precision", o->precision, "that --support compiles a model in")
+      ->needs(support)
+      ->capture_default_str();
   return [o, &globals] { return run(*o, globals); };
 }
 

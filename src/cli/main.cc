@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <new>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "base/interrupt.h"
 #include "base/log.h"
@@ -19,6 +20,10 @@ namespace pelton::cli {
 namespace {
 
 constexpr const char* kReserved[] = {"generate", "logwatch", "zoo", "quantize", "refit", "tune", "profile"};
+
+constexpr const char* kEveryCommand =
+    "Every command takes --json, -v, -q, --log-level, --device, --threads and --plugin as well: pelton "
+    "--help";
 
 int report(const Globals& globals, const Error& e, int status) {
   std::fprintf(stderr, "pelton: error: %s\n", e.what());
@@ -99,6 +104,19 @@ std::string did_you_mean(const std::string& name, const std::string& otherwise) 
   return name.empty() ? otherwise : cat("did you mean ", name, "?");
 }
 
+// What --help and --version ask for.
+int show(const CLI::App& app, const CLI::ParseError& asked, bool json) {
+  std::ostringstream text;
+  const int status = app.exit(asked, text, text);
+  if (!json)
+    std::fputs(text.str().c_str(), stdout);
+  else if (asked.get_name() == "CallForVersion")
+    print_line(nlohmann::json{{"version", std::string(version())}}.dump());
+  else
+    print_line(nlohmann::json{{"help", text.str()}}.dump());
+  return status;
+}
+
 int run(int argc, char** argv) {
   Globals globals;
   CLI::App app("Pelton takes a deep-learning workload from raw data to a served model.", "pelton");
@@ -111,6 +129,7 @@ int run(int argc, char** argv) {
 #define PELTON_COMMAND(name, summary)                       \
   {                                                         \
     CLI::App* sub = app.add_subcommand(#name, summary);     \
+    sub->footer(kEveryCommand);                             \
     commands.emplace_back(sub, make_##name(*sub, globals)); \
   }
 #include "cli/commands.def"
@@ -135,7 +154,7 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
+    if (e.get_exit_code() == 0) return show(app, e, globals.json);
     const std::string help = cat("see pelton ", word, word.empty() ? "" : " ", "--help");
     const std::string flag = unknown_flag(app), meant = nearest(flag, flags(app));
     return report(
@@ -160,7 +179,7 @@ int run(int argc, char** argv) {
                   2);
   } catch (const Error& e) {
     if (interrupted() && e.code() == ErrorCode::cancelled) {
-      if (!globals.quiet) std::fprintf(stderr, "pelton: interrupted\n");
+      if (!globals.quiet) std::fprintf(stderr, "pelton: %s\n", e.what());
       return 128 + interrupt_signal();
     }
     return report(globals, e, 1);

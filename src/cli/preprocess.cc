@@ -38,7 +38,9 @@ ValueId choose_input(const Graph& g, const std::string& wanted, const std::strin
   if (found.size() == 1) return found[0];
   fail(ErrorCode::usage,
        cat(found.empty() ? "no input" : "more than one input", " of the model takes pictures: ", names),
-       where, "name it: --preprocess INPUT=PIPELINE.toml");
+       where,
+       found.empty() ? "they go to f32, f16 or u8 of rank 4 with 1 or 3 channels"
+                     : "name it: --preprocess INPUT=PIPELINE.toml");
 }
 
 // The pipeline's result must be what the input takes, but for sizes that the input leaves open.

@@ -145,8 +145,9 @@ int run(const Options& o, const Globals& globals) {
     if (!o.compare_dir.empty()) out["matches"] = all_match;
     print_line(out.dump());
   } else {
-    for (const auto& r : results) {
-      std::string line = cat(r["name"].get<std::string>(), "  ", r["type"].get<std::string>());
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const nlohmann::json& r = results[i];
+      std::string line = cat(names[i], "  ", outputs[i].tensor.str());
       if (r.contains("file")) append(line, cat("  -> ", r["file"].get<std::string>()));
       if (r.contains("matches"))
         append(line, r["matches"].get<bool>() ? std::string("  matches")

@@ -95,6 +95,7 @@ runtime::Plan compile(Graph graph, const device::Target& target, const Options& 
     Options plain;
     plain.disabled = options.disabled;
     plain.strict = options.strict;
+    plain.finishes = options.finishes;
     // Samples run on the target, or on this machine's CPU where the target is not here.
     const bool absent = target.kind == device::Kind::cuda && target.multiprocessors == 0;
     return compile(std::move(g), absent ? device::host_of(target) : target, plain, registry);

@@ -20,8 +20,9 @@ struct Options {
   std::set<std::string> disabled;        // pass names; an unknown one is a usage error that lists them
   std::set<std::string> print_after;     // pass names, or "import"
   std::function<void(std::string_view pass, const std::string& text)> print;  // where --print-after goes
-  bool strict = false;                              // fused groups round as ops that run alone
-  bool verify_each = false;                         // run the verifier after every pass
+  bool strict = false;       // fused groups round as ops that run alone
+  bool verify_each = false;  // run the verifier after every pass
+  bool finishes = false;     // at an interrupt, which otherwise ends it between passes (cancelled)
   std::map<std::string, int64_t>* fired = nullptr;  // rewrite rules that fired, for coverage
 };
 

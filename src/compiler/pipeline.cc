@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "base/interrupt.h"
 #include "base/log.h"
 #include "ir/text.h"
 #include "ir/verify.h"
@@ -30,6 +31,7 @@ Pipeline::Pipeline(ir::Graph& graph, const Options& options, runtime::Plan& plan
 }
 
 bool Pipeline::run(const char* name, FunctionRef<bool()> pass) {
+  if (!options_.finishes) throw_if_interrupted();
   if (options_.disabled.count(name)) return false;
   Stopwatch watch;
   bool changed = with_place(cat("pass ", name), [&] { return pass(); });

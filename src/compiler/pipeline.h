@@ -15,7 +15,7 @@ class Pipeline {
   // Refuses names of passes in the options that there are none of.
   Pipeline(ir::Graph& graph, const Options& options, runtime::Plan& plan);
 
-  // Runs a pass unless it is switched off; times, logs, prints and verifies it.
+  // Runs a pass unless it is switched off or an interrupt came; times, logs, prints and verifies it.
   bool run(const char* name, FunctionRef<bool()> pass);
   void print(const char* name) const;
 

@@ -61,7 +61,7 @@ Order::Order(OrderOptions given) : o_(std::move(given)), group_(std::make_shared
   steps_ = o.last == LastBatch::drop ? smallest_ / o.batch : (largest_ + o.batch - 1) / o.batch;
   if (steps_ == 0)
     fail(ErrorCode::usage, cat("shards of ", smallest_, " samples hold no whole batch of ", o.batch), "",
-         "use a smaller batch, or last_batch fill or partial");
+         "use a smaller batch, or do not drop what fills none");
 }
 
 int64_t Order::begin(int64_t shard) const {

@@ -137,6 +137,7 @@ runtime::Plan compile_model(Model model, const device::Target& target, const Com
     o.shapes[name] = with_place(cat("--shape ", name), [&] { return passes::parse_shape(text); });
   o.precision = options.precision;
   o.strict = options.strict;
+  o.finishes = options.finishes;
   o.disabled.insert(options.disabled.begin(), options.disabled.end());
   o.print_after.insert(options.print_after.begin(), options.print_after.end());
   o.print = options.print;
@@ -168,7 +169,6 @@ runtime::Plan compile_model(Model model, const device::Target& target, const Com
   runtime::Plan plan = compiler::compile(std::move(model.graph), target, o, registry(), measured);
   if (tactics.changed()) tactics.save(tactics_file);
   plan.source = model.name;
-  if (model.sha256.valid()) plan.source_sha256 = model.sha256.get();
   for (const auto& [name, text] : options.shapes) plan.options[cat("shape ", name)] = text;
   if (!measured.quantize.samples.empty())
     plan.options["calibrate"] = cat(measured.quantize.samples.size(), " samples, ", tuning.calibration);

@@ -36,8 +36,9 @@ struct CompileOptions {
   std::vector<std::string> disabled, print_after;  // passes
   // Where --print-after goes.
   std::function<void(std::string_view pass, const std::string& text)> print;
-  bool hash_source = false;  // fill Plan::source_sha256
+  bool hash_source = false;  // fill Model::sha256
   bool trusted = true;       // runtime::LoadOptions::trusted of a plan file
+  bool finishes = false;     // compiler::Options::finishes
   bool only_runs = false;    // nobody but executables reads the plan: runtime::LoadOptions::late
 };
 

@@ -14,6 +14,9 @@ from waiting import until_caught
 
 def test_version_and_help(pelton):
     assert pelton("--version").out.startswith("pelton 0.")
+    for flags in (("--version", "--json"), ("--json", "--version")):
+        assert pelton(*flags).json()["version"] == pelton("doctor", "--json").json()["version"]
+    assert pelton("bench", "--help", "--json").json()["help"] == pelton("bench", "--help").out
     top = pelton("--help")
     assert top.code == 0
     for command in ("doctor", "inspect", "compile", "run", "bench", "verify", "conform", "data"):
@@ -202,6 +205,27 @@ def test_interrupt_ends_cleanly(tmp_path, chain, command):
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130, err
     assert "interrupted" in err
+
+
+def test_help_names_the_flags_of_every_command_and_none_is_without_effect(pelton, chain):
+    assert "--json, -v, -q" in pelton("run", "--help").out
+    assert_error(pelton("inspect", "chain.plt", "--precision", "bf16"), 2, "--precision requires --support")
+
+
+def test_results_are_told_by_their_sizes(pelton, chain):
+    assert pelton("run", "chain.plt", *INPUTS).out.splitlines()[0] == "y:0  f32[3,4]"
+
+
+def test_an_interrupt_ends_a_compilation_between_its_passes(tmp_path):
+    """It comes while the process waits for the reader of what the first pass printed."""
+    command = [BINARY, "compile", "zoo:resnet50", "--device", "cpu", "-o", "m.pelton", "--print-after", "import"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
+    assert process.stderr.read(13) == b"after import:"
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 130 and out == b"", out
+    assert err.endswith(b"pelton: interrupted; m.pelton is not written\n"), err[-300:]
+    assert not list(tmp_path.iterdir())
 
 
 def test_output_that_cannot_be_written(chain, pelton):

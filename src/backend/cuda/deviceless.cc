@@ -7,6 +7,7 @@
 #include "backend/cuda/conv/cudnn_machine.h"
 #include "backend/cuda/implementations.h"
 #include "backend/cuda/libraries.h"
+#include "base/interrupt.h"
 #include "base/log.h"
 #include "base/thread_pool.h"
 #include "device/artifacts.h"
@@ -60,6 +61,7 @@ std::string compile_cuda_kernels(const ir::Graph& graph, const std::vector<std::
   parallel_for(0, static_cast<int64_t>(order.size()), 1, [&](int64_t begin, int64_t end) {
     const device::ArtifactScope scope(artifacts);
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+      throw_if_interrupted();
       Instance instance{graph, order[i], {}, {}, {}, sizes, target.threads};
       auto is = [&](std::string_view name) { return names[i] == name && fill(instance); };
       if (no_compiler.empty() && is(cuda::kGenerated)) cuda::compile_generated(instance, target);

@@ -113,9 +113,11 @@ std::unique_ptr<Source> make_source(std::string_view kind, const Options& option
   if (kind == "parquet")
     fail(ErrorCode::unsupported_op, "Parquet files are not read", where,
          "convert to CSV, .npy or tar shards");
-  std::string near = nearest(kind, names);
+  const std::string near = nearest(kind, names);
+  std::string all;
+  for (const std::string& name : names) append(all, cat(all.empty() ? "the kinds are " : ", ", name));
   fail(ErrorCode::usage, cat("there is no source kind '", kind, "'"), where,
-       near.empty() ? "see --schema" : cat("did you mean '", near, "'?"));
+       near.empty() ? all : cat("did you mean '", near, "'?"));
 }
 
 }  // namespace pelton::data
