@@ -73,6 +73,15 @@ CASES = [
     ("FusedConv", [real(1, 2, 5, 5), real(3, 2, 3, 3), real(3)], {"activation": "Relu"}, 1, 1e-4),
     ("FusedGemm", [real(3, 4), real(4, 5), real(5)], {"activation": "Relu"}, 1, 1e-4),
     ("FusedMatMul", [real(2, 4, 3), real(2, 4, 5)], {"transA": 1, "alpha": 0.5}, 1, 1e-4),
+    ("QLinearAveragePool", [u8(1, 3, 5, 5), s(0.02), z(120), s(0.03), z(50)],
+     {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1], "count_include_pad": 1}, 1, 1.01),
+    ("QLinearAveragePool", [u8(2, 5, 4, 3), s(0.02), z(120), s(0.03), z(50)], {"kernel_shape": [2, 3], "channels_last": 1}, 1, 1.01),
+    ("QLinearConv", [u8(1, 6, 5, 2), s(0.02), z(120), u8(4, 2, 3, 3), s(0.01), z(128), s(0.2), z(110), rng.integers(-9, 9, 4).astype(np.int32)],
+     {"pads": [1, 0, 1, 0], "channels_last": 1}, 1, 1.01),
+    ("NhwcMaxPool", [u8(2, 6, 5, 3)], {"kernel_shape": [3, 2], "strides": [2, 1]}, 1, 0),
+    ("DynamicQuantizeLSTM", [real(3, 2, 4), u8(2, 4, 12), u8(2, 3, 12), real(2, 24), None, None, None, None,
+                             np.full(2, 0.01, F), np.full(2, 128, np.uint8), np.full(2, 0.01, F), np.full(2, 128, np.uint8)],
+     {"hidden_size": 3, "direction": "bidirectional"}, 3, 0.02),
 ]
 
 FOREST = {"nodes_treeids": [0, 0, 0, 1, 1, 1], "nodes_nodeids": [0, 1, 2, 0, 1, 2], "nodes_featureids": [1, 0, 0, 2, 0, 0],

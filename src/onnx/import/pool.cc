@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "onnx/import/helpers.h"
+#include "onnx/import/quantize.h"
 #include "onnx/import/shape_math.h"
 #include "onnx/import/table.h"
 #include "onnx/import/windows.h"
@@ -11,10 +12,10 @@
 namespace pelton::onnx {
 namespace {
 
-Windows pool_windows(NodeContext& c) {
+Windows pool_windows(NodeContext& c, ValueId x) {
   Ints kernel = c.get_ints("kernel_shape");
   if (kernel.empty()) c.refuse(ErrorCode::bad_format, "attribute 'kernel_shape' is required and absent");
-  return windows_of(c, c.in(0), kernel);
+  return windows_of(c, x, kernel);
 }
 Attrs pool_attrs(NodeContext& c, const Windows& w) {
   return {{"kernel", w.kernel}, {"strides", w.strides}, {"dilations", w.dilations},
@@ -22,26 +23,42 @@ Attrs pool_attrs(NodeContext& c, const Windows& w) {
 }
 
 void max_pool(NodeContext& c) {
-  Attrs attrs = pool_attrs(c, pool_windows(c));
+  Attrs attrs = pool_attrs(c, pool_windows(c, c.in(0)));
   attrs["row_major"] = c.get_int("storage_order", 0) == 0;
   auto y = c.b.ops("max_pool", {c.in(0)}, std::move(attrs), c.wants(1) ? 2 : 1);
   c.out(0, y[0]);
   if (c.wants(1)) c.out(1, y[1]);
 }
-void average_pool(NodeContext& c) {
-  Attrs attrs = pool_attrs(c, pool_windows(c));
+ValueId averaged(NodeContext& c, ValueId x) {
+  Attrs attrs = pool_attrs(c, pool_windows(c, x));
   attrs["count_padding"] = c.get_int("count_include_pad", 0) != 0;
-  c.out(0, c.b.op("avg_pool", {c.in(0)}, std::move(attrs)));
+  return c.b.op("avg_pool", {x}, std::move(attrs));
+}
+void average_pool(NodeContext& c) {
+  c.out(0, averaged(c, c.in(0)));
+}
+// x, x_scale, x_zero, y_scale, y_zero
+void qlinear_average_pool(NodeContext& c) {
+  const bool last = c.get_int("channels_last", 0) != 0;
+  ValueId x = dequantized(c, c.in(0), c.in(1), c.opt(2));
+  ValueId y = averaged(c, last ? channels_first(c, x) : x);
+  c.out(0, quantized(c, last ? channels_last(c, y) : y, c.in(3), c.opt(4), c.b.dtype(c.in(0))));
+}
+// x[N,S...,C]
+void nhwc_max_pool(NodeContext& c) {
+  ValueId x = channels_first(c, c.in(0));
+  Attrs attrs = pool_attrs(c, pool_windows(c, x));
+  c.out(0, channels_last(c, c.b.op("max_pool", {x}, std::move(attrs))));
 }
 void lp_pool(NodeContext& c) {
-  Attrs attrs = pool_attrs(c, pool_windows(c));
+  Attrs attrs = pool_attrs(c, pool_windows(c, c.in(0)));
   int64_t p = c.opset < 2 ? static_cast<int64_t>(c.get_real("p", 2)) : c.get_int("p", 2);
   attrs["p"] = p;
   c.out(0, c.b.op("lp_pool", {c.in(0)}, std::move(attrs)));
 }
 
 void max_unpool(NodeContext& c) {
-  Windows w = pool_windows(c);
+  Windows w = pool_windows(c, c.in(0));
   std::vector<ValueId> inputs{c.in(0), c.in(1)};
   if (c.has(2)) inputs.push_back(c.in(2));
   c.out(0, c.b.op("max_unpool", inputs,
@@ -102,6 +119,8 @@ void nms(NodeContext& c) {
 void add_pool(ImportTable& table) {
   table.add("MaxPool", max_pool);
   table.add("AveragePool", average_pool);
+  table.add(kMsDomain, "QLinearAveragePool", qlinear_average_pool);
+  table.add(kMsDomain, "NhwcMaxPool", nhwc_max_pool);
   table.add("LpPool", lp_pool);
   table.add("MaxUnpool", max_unpool);
   table.add("GlobalAveragePool", global_average_pool);

@@ -5,6 +5,7 @@
 #include "onnx/import/conv.h"
 #include "onnx/import/helpers.h"
 #include "onnx/import/table.h"
+#include "onnx/import/windows.h"
 
 namespace pelton::onnx {
 
@@ -83,13 +84,16 @@ void dynamic_quantize(NodeContext& c) {
   for (size_t i = 0; i < 3; ++i) c.out(i, y[i]);
 }
 
-// x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, [bias i32]
+// x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, [bias i32]. The filter is [O,C/groups,K...] with
+// channels_last, too.
 void qlinear_conv(NodeContext& c) {
-  ValueId x = c.in(0), w = c.in(3);
+  const bool last = c.get_int("channels_last", 0) != 0;
+  ValueId x = last ? channels_first(c, c.in(0)) : c.in(0), w = c.in(3);
   ValueId sum = c.b.op("conv", {x, w, ValueId{}, quant_parameter(c, c.in(2)), quant_parameter(c, c.in(5))},
                        conv_attrs(c, x, w));
   if (c.has(8)) sum = c.b.add(sum, per_channel(c, c.in(8), c.b.rank(sum)));
-  c.out(0, requantized(c, sum, c.in(1), c.in(4), c.in(6), c.in(7), 1));
+  ValueId y = requantized(c, sum, c.in(1), c.in(4), c.in(6), c.in(7), 1);
+  c.out(0, last ? channels_last(c, y) : y);
 }
 
 // a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero

@@ -57,4 +57,16 @@ Windows windows_of(NodeContext& c, ValueId x, Ints kernel) {
   return w;
 }
 
+ValueId channels_first(NodeContext& c, ValueId x) {
+  Ints order{0, c.b.rank(x) - 1};
+  for (int64_t i = 1; i + 1 < c.b.rank(x); ++i) order.push_back(i);
+  return c.b.transpose(x, order);
+}
+ValueId channels_last(NodeContext& c, ValueId x) {
+  Ints order{0};
+  for (int64_t i = 2; i < c.b.rank(x); ++i) order.push_back(i);
+  order.push_back(1);
+  return c.b.transpose(x, order);
+}
+
 }  // namespace pelton::onnx

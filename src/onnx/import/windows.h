@@ -16,4 +16,8 @@ Windows windows_of(NodeContext& c, ValueId x, Ints kernel);
 // Sizes of the spatial dims of a filter, which must be fixed.
 Ints kernel_of(NodeContext& c, ValueId w);
 
+// x[N,S...,C] to [N,C,S...] and back, for ops of the runtime that have `channels_last`.
+ValueId channels_first(NodeContext& c, ValueId x);
+ValueId channels_last(NodeContext& c, ValueId x);
+
 }  // namespace pelton::onnx
