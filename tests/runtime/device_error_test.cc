@@ -49,6 +49,18 @@ TEST_CASE("device: a lost device is an error of every run, and nothing hangs") {
   same(c.run(in), interp::run(e->graph(), in).outputs);
 }
 
+TEST_CASE("device: a slice that leaves its operand at the sizes of a run is refused before a kernel runs") {
+  auto e = load(R"(graph "g"(%x: f32[N]) {
+    symbol N in [1, 9]
+    %0 = slice(%x) {axes = [0], starts = dims[0], sizes = dims[4], steps = [1]} : f32[4]
+    return %0
+  })");
+  same(e->run({ramp({5})}), {ramp({4})});
+  const int before = fake().kernels;
+  expect_error(ErrorCode::bad_shape, {"leaves axis 0 of shape [3]", "slice"}, [&] { e->run({ramp({3})}); });
+  CHECK(fake().kernels == before);
+}
+
 TEST_CASE("device: a build without one says so") {
   backend::Registry none;
   auto plan = std::make_shared<Plan>();

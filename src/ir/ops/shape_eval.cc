@@ -42,16 +42,25 @@ void eval_broadcast_to(EvalContext& c) {
   c.out(0, broadcast_tensor(c.in(0), to));
 }
 
+void require_slice(const Dims& dims, const Ints& axes, const Dims& starts, const Dims& sizes,
+                   const Ints& steps) {
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const auto rank = static_cast<int64_t>(dims.size());
+    const int64_t a = axes[i] < 0 ? axes[i] + rank : axes[i], size = dims[static_cast<size_t>(a)];
+    const int64_t last = starts[i] + (sizes[i] - 1) * steps[i];
+    if (sizes[i] < 0 || (sizes[i] > 0 && (starts[i] < 0 || starts[i] >= size || last < 0 || last >= size)))
+      fail(ErrorCode::bad_shape, cat("slice from ", starts[i], " of ", sizes[i], " by ", steps[i],
+                                     " leaves axis ", a, " of shape ", dims));
+  }
+}
+
 Tensor slice_tensor(const Tensor& x, const Ints& axes, const Dims& starts, const Dims& sizes,
                     const Ints& steps) {
+  require_slice(x.dims(), axes, starts, sizes, steps);
   Dims to = x.dims(), offset(x.dims().size(), 0), step(x.dims().size(), 1),
        strides = row_major_strides(x.dims());
   for (size_t i = 0; i < axes.size(); ++i) {
     auto a = static_cast<size_t>(axes[i] < 0 ? axes[i] + x.rank() : axes[i]);
-    int64_t last = starts[i] + (sizes[i] - 1) * steps[i];
-    if (sizes[i] < 0 || (sizes[i] > 0 && (starts[i] < 0 || starts[i] >= to[a] || last < 0 || last >= to[a])))
-      fail(ErrorCode::bad_shape, cat("slice from ", starts[i], " of ", sizes[i], " by ", steps[i],
-                                     " leaves axis ", a, " of ", x.str()));
     to[a] = sizes[i];
     offset[a] = starts[i];
     step[a] = steps[i];

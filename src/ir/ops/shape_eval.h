@@ -20,6 +20,9 @@ void eval_shape_of(EvalContext& c);
 void eval_contents(EvalContext& c);
 void eval_trilu(EvalContext& c);
 
+// bad_shape where such a slice reads outside of a tensor of these dims.
+void require_slice(const Dims& dims, const Ints& axes, const Dims& starts, const Dims& sizes,
+                   const Ints& steps);
 // The same on plain values, for the data-dependent forms.
 Tensor slice_tensor(const Tensor& x, const Ints& axes, const Dims& starts, const Dims& sizes,
                     const Ints& steps);
