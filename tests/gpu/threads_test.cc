@@ -28,10 +28,31 @@ const char* const kNetwork =
   return %6, %7
 })";
 
+// Layers of one kind and different widths share kernels; a loop is a condition of the recording.
+const char* const kRecurrent =
+    R"(graph "steps"(%n: i64[], %x: f32[6,2,32], %w: f32[1,256,32], %r: f32[1,256,64], %v: f32[1,2048,64], %s: f32[1,2048,512], %k: f32[2,512]) {
+  %0, %1, %2 = lstm(%x, %w, %r) {hidden = 64} : f32[6,1,2,64], f32[1,2,64], f32[1,2,64]
+  %3 = reshape(%0) {dims = dims[6, 2, 64]} : f32[6,2,64]
+  %4, %5, %6 = lstm(%3, %v, %s) {hidden = 512} : f32[6,1,2,512], f32[1,2,512], f32[1,2,512]
+  %7 = reshape(%5) {dims = dims[2, 512]} : f32[2,512]
+  %8 = loop(%n, _, %7, %k) {body = graph "body"(%i: i64[], %c: bool[], %a: f32[2,512], %k: f32[2,512]) {
+    %t = mul(%a, %k) : f32[2,512]
+    %u = add(%t, %a) : f32[2,512]
+    %g = tanh(%u) : f32[2,512]
+    return %c, %g
+  }, carried = 1} : f32[2,512]
+  return %4, %8
+})";
+
 std::vector<ir::HostValue> inputs_of(const ir::Graph& graph, uint64_t seed) {
   std::vector<ir::HostValue> out;
   for (ir::ValueId v : graph.inputs) {
     Tensor t(graph.type(v).dtype, *as_dims(graph.type(v).shape));
+    if (t.dtype() == DType::i64) {
+      t.set_int(0, static_cast<int64_t>(seed));
+      out.emplace_back(t);
+      continue;
+    }
     uint64_t state = seed * 0x9E3779B97F4A7C15u + v.index + 1;
     for (int64_t i = 0; i < t.count(); ++i) {
       state = state * 6364136223846793005u + 1442695040888963407u;
@@ -42,12 +63,10 @@ std::vector<ir::HostValue> inputs_of(const ir::Graph& graph, uint64_t seed) {
   return out;
 }
 
-}  // namespace
-
-TEST_CASE("gpu: eight threads at once yield the bits of one") {
+void same_from_threads(const char* text) {
   constexpr size_t kThreads = 8, kRuns = 40;
   device::Target target = find_device("cuda", 0);
-  ir::Graph graph = ir::parse_graph(kNetwork);
+  ir::Graph graph = ir::parse_graph(text);
   auto plan = std::make_shared<runtime::Plan>(compiler::compile(graph, target, {}, registry()));
   auto e = runtime::Executable::create(plan, registry(), target);
   std::vector<std::vector<ir::HostValue>> inputs, wanted;
@@ -73,4 +92,14 @@ TEST_CASE("gpu: eight threads at once yield the bits of one") {
     });
   for (std::thread& thread : threads) thread.join();
   for (const std::string& fault : faults) CHECK(fault == "");
+}
+
+}  // namespace
+
+TEST_CASE("gpu: eight threads at once yield the bits of one") {
+  same_from_threads(kNetwork);
+}
+
+TEST_CASE("gpu: recurrent layers of two widths and a loop, from eight threads") {
+  same_from_threads(kRecurrent);
 }

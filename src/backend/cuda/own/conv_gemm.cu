@@ -277,6 +277,14 @@ __global__ void __launch_bounds__(L::kThreads, 1)
   }
 }
 
+// What a block of the current GPU may have.
+cudaError_t most_shared(int& bytes) {
+  int gpu = 0;
+  const cudaError_t found = cudaGetDevice(&gpu);
+  return found != cudaSuccess ? found
+                              : cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, gpu);
+}
+
 template <class T, class L>
 cudaError_t start(const ConvGemm& g, cudaStream_t stream) {
   const int64_t rows = static_cast<int64_t>(g.n) * g.p * g.q;
@@ -288,8 +296,12 @@ cudaError_t start(const ConvGemm& g, cudaStream_t stream) {
   auto* kernel = g.gated ? &conv_gemm_kernel<T, L, true> : &conv_gemm_kernel<T, L, false>;
   const GateRows gates = gate_rows<L>(g);
   const int shared = L::kShared + gates.images * gates.pitch * 2;
+  // The limit belongs to the function, which other threads start with other gates: it is the same each time.
+  int limit = L::kShared;
+  if (const cudaError_t asked = g.gated ? most_shared(limit) : cudaSuccess; asked != cudaSuccess)
+    return asked;
   const cudaError_t allowed =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, limit);
   if (allowed != cudaSuccess) return allowed;
   return launch(kernel, dim3(static_cast<unsigned>(row_tiles * column_tiles)), dim3(L::kThreads),
                 static_cast<size_t>(shared), stream, g, column_tiles, needs_image, gates);
