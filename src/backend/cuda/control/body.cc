@@ -5,6 +5,8 @@
 
 #include "backend/cuda.h"
 #include "ir/op.h"
+#include "ir/slices.h"
+#include "runtime/late_weights.h"
 #include "runtime/memory_plan.h"
 #include "runtime/plan.h"
 
@@ -25,7 +27,8 @@ const Registry& own_registry() {
 
 std::string refuse_value(const Graph& g, ValueId v, const Symbols& symbols) {
   const Type& t = g.type(v);
-  if (!t.is_tensor() || t.dtype == DType::string || !t.ranked || !known(t.shape, symbols))
+  if (!t.is_tensor() || t.dtype == DType::string || is_sub_byte(t.dtype) || !t.ranked ||
+      !known(t.shape, symbols))
     return cat("graph '", g.name, "' has the value ", g.label(v), " of type ", t.str());
   return {};
 }
@@ -81,9 +84,11 @@ Body::Body(GraphPtr body, const device::Target& target, int threads) : graph_(st
     if (choice.implementation == runtime::kNothing) {
       Place& p = places[n.outputs[0].index];
       if (const Tensor* t = g.constant(n.outputs[0])) {
+        runtime::LateWeights::instance().ready(t->data());
         constants[n.outputs[0].index] = *t;
         p.bytes = t->bytes();
-        p.constant = shared_packed(*t, "as it is", [&] { return upload(*t, "a constant"); });
+        p.constant = static_cast<int>(constants_.size());
+        constants_.push_back({*t, {}});
       } else {
         p = places[n.inputs[0].index];
         const Tensor& from = constants[n.inputs[0].index];
@@ -109,13 +114,23 @@ Body::Body(GraphPtr body, const device::Target& target, int threads) : graph_(st
       p.block = block(p.bytes, number);
       step.out.push_back(p);
     }
-    step.kernel = own_registry().find(choice.implementation)->prepare(instance, target);
+    require_slices(g, id, none_);
+    // A node that was taken at open sizes may be wrong at these.
+    const Implementation* found = own_registry().find(choice.implementation);
+    if (!found)
+      fail(ErrorCode::bad_shape,
+           choice.refusals.empty() ? "cannot run at these sizes" : choice.refusals.back().reason,
+           g.describe(id));
+    step.kernel = found->prepare(instance, target);
     if (step.kernel->scratch_bytes() > 0) step.scratch = block(step.kernel->scratch_bytes(), number);
+    for (size_t i = 0; i < step.in.size(); ++i)
+      if (step.kernel->reads(i)) bring(step.in[i]);
     steps_.push_back(std::move(step));
   }
   // Outputs stay until they are taken behind the last step.
   for (ValueId v : g.outputs) {
     outputs_.push_back(places[v.index]);
+    bring(outputs_.back());
     if (outputs_.back().block != SIZE_MAX)
       blocks[outputs_.back().block].readers.push_back(static_cast<int>(steps_.size()));
   }
@@ -125,8 +140,16 @@ Body::Body(GraphPtr body, const device::Target& target, int threads) : graph_(st
   scratch_bytes_ = plan.bytes;
 }
 
+void Body::bring(const Place& place) {
+  if (place.constant < 0) return;
+  Constant& c = constants_[static_cast<size_t>(place.constant)];
+  if (!c.memory) c.memory = shared_packed(c.value, "as it is", [&] { return upload(c.value, "a constant"); });
+}
+
 int64_t Body::packed_bytes() const {
   int64_t sum = 0;
+  for (const Constant& c : constants_)
+    if (c.memory) sum += c.memory->bytes();
   for (const Step& s : steps_) sum += s.kernel->packed_bytes();
   return sum;
 }
@@ -134,7 +157,10 @@ int64_t Body::packed_bytes() const {
 const void* Body::at(const Place& place, const std::vector<const void*>& inputs, std::byte* scratch) const {
   if (place.absent) return nullptr;
   if (place.input >= 0) return inputs[static_cast<size_t>(place.input)];
-  if (place.constant) return place.constant->get();
+  if (place.constant >= 0) {
+    const Packed& memory = constants_[static_cast<size_t>(place.constant)].memory;
+    return memory ? memory->get() : nullptr;
+  }
   return scratch + offsets_[place.block];
 }
 

@@ -18,7 +18,7 @@ class Body {
   // Of fixed sizes.
   Body(ir::GraphPtr body, const device::Target& target, int threads);
   int64_t scratch_bytes() const { return scratch_bytes_; }
-  int64_t packed_bytes() const;
+  int64_t packed_bytes() const;  // of its kernels and constants
   int64_t output_bytes(size_t i) const { return outputs_[i].bytes; }
   // The input that output i is, or -1.
   int passed_on(size_t i) const { return outputs_[i].input; }
@@ -28,8 +28,7 @@ class Body {
 
  private:
   struct Place {
-    int input = -1;
-    Packed constant;
+    int input = -1, constant = -1;
     size_t block = SIZE_MAX;  // of the arena
     int64_t bytes = 0;
     bool absent = false;
@@ -39,12 +38,18 @@ class Body {
     std::vector<Place> in, out;
     size_t scratch = SIZE_MAX;  // block
   };
+  struct Constant {
+    Tensor value;
+    Packed memory;  // null where nothing reads it but in a form that a kernel has packed
+  };
+  void bring(const Place& place);  // onto the device, if it is a constant
   const void* at(const Place& place, const std::vector<const void*>& inputs, std::byte* scratch) const;
 
   ir::GraphPtr graph_;
   SymbolValues none_;  // sizes are fixed; kernels are prepared with it
   std::vector<Step> steps_;
   std::vector<Place> outputs_;
+  std::vector<Constant> constants_;
   std::vector<int64_t> offsets_;  // by block
   int64_t scratch_bytes_ = 0;
 };

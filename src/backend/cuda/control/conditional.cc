@@ -93,6 +93,10 @@ void add_conditional(cudaStream_t stream, cudaGraphConditionalHandle handle,
   }
 }
 
+int64_t aligned(int64_t bytes) {
+  return (bytes + 255) / 256 * 256;
+}
+
 void copy(void* to, const void* from, int64_t bytes, cudaStream_t stream) {
   if (bytes > 0 && to != from)
     PELTON_CUDA(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream));
@@ -104,7 +108,8 @@ bool same_form(const ir::Type& a, const ir::Type& b) {
 
 std::string refuse_plain(const ir::Graph& graph, ir::NodeId node, const Symbols& symbols) {
   auto fits = [&](const ir::Type& t) {
-    return t.is_tensor() && t.ranked && t.layout.is_plain() && known(t.shape, symbols);
+    return t.is_tensor() && t.ranked && !is_sub_byte(t.dtype) && t.layout.is_plain() &&
+           known(t.shape, symbols);
   };
   for (ir::ValueId v : graph[node].inputs)
     if (v && !fits(graph.type(v))) return cat("takes ", graph.type(v).str());

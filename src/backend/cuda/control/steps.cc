@@ -3,17 +3,13 @@
 
 #include <string_view>
 
-#include "backend/cuda/control/body.h"
+#include "backend/cuda/control/carried.h"
 #include "backend/cuda/control/conditional.h"
 #include "backend/cuda/own/control.h"
 #include "ir/op.h"
 
 namespace pelton::backend::cuda {
 namespace {
-
-int64_t aligned(int64_t bytes) {
-  return (bytes + 255) / 256 * 256;
-}
 
 std::string refuse(const ir::Graph& graph, ir::NodeId id, const device::Target& target) {
   const Symbols symbols = symbols_of_operands(graph, id);
@@ -46,26 +42,18 @@ Slices slices_of(const ir::Node& n, std::string_view axes, std::string_view reve
 class ScanKernel final : public Kernel {
  public:
   ScanKernel(const Instance& instance, const device::Target& target)
-      : body_(body_of(instance, "body"), target, instance.threads) {
+      : body_(body_of(instance, "body"), target, instance.threads),
+        carried_(body_, 0, static_cast<size_t>(instance.node().get_int("carried"))) {
     const ir::Node& n = instance.node();
-    carried_ = static_cast<size_t>(n.get_int("carried"));
+    const size_t carried = carried_.count();
     const auto scanned = static_cast<size_t>(n.get_int("scanned"));
-    int64_t at = kLoopStateBytes;
-    auto place = [&](int64_t bytes) {
-      const int64_t here = at;
-      at += aligned(bytes);
-      return here;
-    };
+    body_at_ = kLoopStateBytes + carried_.scratch_bytes();
     for (size_t i = 0; i < scanned; ++i) {
-      taken_.push_back({slices_of(n, "axes", "reverse", i, instance.inputs[carried_ + i]), 0});
-      taken_.back().at = place(taken_.back().slices.pieces * taken_.back().slices.bytes);
+      taken_.push_back({slices_of(n, "axes", "reverse", i, instance.inputs[carried + i]), body_at_});
+      body_at_ += aligned(taken_.back().slices.pieces * taken_.back().slices.bytes);
     }
-    for (size_t i = carried_; i < instance.outputs.size(); ++i)
-      put_.push_back(slices_of(n, "out_axes", "out_reverse", i - carried_, instance.outputs[i]));
-    // A value that an input of the body is may be written over before it is read.
-    for (size_t i = 0; i < carried_; ++i)
-      passed_.push_back(body_.passed_on(i) < 0 ? -1 : place(body_.output_bytes(i)));
-    body_at_ = at;
+    for (size_t i = carried; i < instance.outputs.size(); ++i)
+      put_.push_back(slices_of(n, "out_axes", "out_reverse", i - carried, instance.outputs[i]));
   }
   int64_t scratch_bytes() const override { return body_at_ + body_.scratch_bytes(); }
   int64_t packed_bytes() const override { return body_.packed_bytes(); }
@@ -83,35 +71,31 @@ class ScanKernel final : public Kernel {
   void record(const RunArgs& args, cudaStream_t stream) const {
     auto* const base = static_cast<std::byte*>(args.scratch);
     auto* const state = reinterpret_cast<LoopState*>(base);
-    for (size_t i = 0; i < carried_; ++i) copy(args.out[i], args.in[i], body_.output_bytes(i), stream);
+    const size_t carried = carried_.count();
+    carried_.begin(args.out, args.in.data(), stream);
     const cudaGraphConditionalHandle handle = make_condition(stream);
     PELTON_CUDA(begin_loop(handle, state, taken_[0].slices.count, nullptr, 0, nullptr, stream));
     add_conditional(stream, handle, cudaGraphCondTypeWhile, 1, [&](unsigned, cudaStream_t inner) {
       std::vector<const void*> inputs(args.out.begin(),
-                                      args.out.begin() + static_cast<std::ptrdiff_t>(carried_));
+                                      args.out.begin() + static_cast<std::ptrdiff_t>(carried));
       for (size_t i = 0; i < taken_.size(); ++i) {
-        PELTON_CUDA(take_slice(base + taken_[i].at, args.in[carried_ + i], taken_[i].slices, state, inner));
+        PELTON_CUDA(take_slice(base + taken_[i].at, args.in[carried + i], taken_[i].slices, state, inner));
         inputs.push_back(base + taken_[i].at);
       }
-      for (size_t i = carried_ + taken_.size(); i < args.in.size(); ++i) inputs.push_back(args.in[i]);
+      for (size_t i = carried + taken_.size(); i < args.in.size(); ++i) inputs.push_back(args.in[i]);
       std::vector<const void*> results = body_.run(inputs, base + body_at_, inner);
       for (size_t i = 0; i < put_.size(); ++i)
-        PELTON_CUDA(put_slice(args.out[carried_ + i], results[carried_ + i], put_[i], state, inner));
-      for (size_t i = 0; i < carried_; ++i) {
-        if (passed_[i] < 0) continue;
-        copy(base + passed_[i], results[i], body_.output_bytes(i), inner);
-        results[i] = base + passed_[i];
-      }
-      for (size_t i = 0; i < carried_; ++i) copy(args.out[i], results[i], body_.output_bytes(i), inner);
+        PELTON_CUDA(put_slice(args.out[carried + i], results[carried + i], put_[i], state, inner));
+      carried_.set_aside(results, base + kLoopStateBytes, inner);
+      carried_.hand_over(args.out, results, inner);
       PELTON_CUDA(next_iteration(handle, state, nullptr, inner));
     });
   }
 
   Body body_;
-  size_t carried_ = 0;
-  std::vector<Taken> taken_;     // scanned inputs
-  std::vector<Slices> put_;      // stacked results
-  std::vector<int64_t> passed_;  // where each carried value that an input of the body is waits, or -1
+  Carried carried_;
+  std::vector<Taken> taken_;  // scanned inputs
+  std::vector<Slices> put_;   // stacked results
   int64_t body_at_ = 0;
 };
 
