@@ -1,27 +1,29 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A recurrent layer on the GPU beside PyTorch's (cuDNN), in one run with the same weights and input.
+"""A recurrent layer on the GPU beside PyTorch's (cuDNN), in one run with the same weights; writes JSON after every row.
 
-  recurrent.py PELTON [-o FILE.json] [--steps 128] [--hidden 512] [--cells lstm gru] [--batches 1 32]
+    python3 benchmarks/gpu/recurrent.py PELTON [-o RESULT.json] [--steps 128] [--hidden 512] [--cells lstm,gru] [--batches 1,32,128]
+        [--precisions fp32,tf32,fp16] [--seconds 0.1] [--rounds 5]
 
-Both sides' input and results stay on the device; a time is the median from the call to its end. PyTorch runs as it is and as a CUDA
-graph, the faster one counts; its f32 with TF32 and without stands beside Pelton's tf32 and fp32. `error` is the distance from PyTorch's f64
-on the CPU over the norm of that.
+As run.py: Pelton through its C interface in a process of its own (pelton_side.py), PyTorch as it is and captured in a CUDA graph, in turn,
+with the same loop and clock; inputs and results stay in device memory, random inputs take turns. The figure is the median of the rounds'
+medians, of PyTorch's faster mode. `error` is the distance from PyTorch's f64 on the CPU over the norm of that, of one input.
 """
 import argparse
 import json
+import os
 import pathlib
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 
 import numpy
 import torch
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from torch_side import captured  # noqa: E402
+from cases import ROTATED
+from run import HERE, Side
+from torch_side import captured, measured
 
 
 class Layer(torch.nn.Module):
@@ -33,95 +35,106 @@ class Layer(torch.nn.Module):
         return self.layer(x)[0]
 
 
-def timed(call, seconds):
-    times = []
-    for _ in range(20):
-        call()
-    torch.cuda.synchronize()
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end or len(times) < 10:
-        start = time.perf_counter()
-        call()
-        torch.cuda.synchronize()
-        times.append((time.perf_counter() - start) * 1e3)
-    return statistics.median(times)
-
-
 def error(result, truth):
     return float((result.double().cpu() - truth).norm() / truth.norm())
 
 
-def torch_times(model, x, truth, seconds):
-    out = {}
-    for name, dtype, tf32 in (("fp32", torch.float32, False), ("tf32", torch.float32, True), ("fp16", torch.float16, False)):
-        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = tf32
-        with torch.no_grad():
-            there, given = Layer(model.cell, x.shape[2]).cuda().to(dtype), x.cuda().to(dtype)
-            there.load_state_dict(model.state_dict())
-            there.layer.flatten_parameters()
-            out[name] = {"eager_ms": timed(lambda: there(given), seconds), "error": error(there(given), truth)}
-            try:
-                replay = captured(torch, there, given)
-                out[name]["graph_ms"] = timed(lambda: replay(given), seconds)
-            except Exception as reason:  # eager stands alone
-                out[name]["graph_error"] = repr(reason)[:200]
-    return out
+class Peer:
+    """PyTorch's layer in one precision: by mode its calls, one for each input, and what could not be made."""
+
+    def __init__(self, cell, source, inputs, precision, truth):
+        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+        dtype = torch.float16 if precision == "fp16" else torch.float32
+        layer = Layer(cell, inputs[0].shape[2]).cuda().to(dtype)
+        layer.load_state_dict(source.state_dict())
+        layer.layer.flatten_parameters()
+        given = [x.cuda().to(dtype) for x in inputs]
+        self.calls, self.facts = {"eager": [lambda x=x: layer(x) for x in given]}, {"error": error(layer(given[0]), truth)}
+        try:
+            self.calls["cudagraph"] = [captured(torch, layer, x) for x in given]
+        except RuntimeError as reason:
+            self.facts["cudagraph_error"] = str(reason)[:200]
 
 
-def pelton_times(pelton, onnx, x, truth, folder, seconds):
-    def call(*what):
-        return subprocess.run([pelton, "--device", "cuda", "--json", *what], capture_output=True, text=True, timeout=120)
+class Pelton:
+    def __init__(self, binary, folder):
+        self.binary, self.folder = str(pathlib.Path(binary).resolve()), folder
+        environment = dict(os.environ)
+        environment.setdefault("PELTON_LIBRARY", str(pathlib.Path(self.binary).with_name("libpelton.so")))
+        self.side = Side([HERE / "pelton_side.py"], environment, folder / "pelton_side.log")
 
-    out = {}
-    numpy.save(folder / "input.npy", x.numpy())
-    for precision in ("fp32", "tf32", "fp16"):
-        plan = folder / f"{precision}.plan"
-        made = call("compile", str(onnx), "--precision", precision, "-o", str(plan))
-        ran = call("run", str(plan), "--input", f"input={folder / 'input.npy'}", "--output-dir", str(folder))
-        bench = call("bench", str(plan), "--device-buffers", "--seconds", str(seconds))
-        for result in (made, ran, bench):
-            if result.returncode:
-                out[precision] = {"failed": result.stderr[-300:]}
-                break
-        else:
-            out[precision] = {"ms": json.loads(bench.stdout)["latency_ms"]["median"],
-                              "error": error(torch.from_numpy(numpy.load(folder / "output.npy")), truth)}
-    return out
+    def call(self, *what):
+        done = subprocess.run([self.binary, "--device", "cuda", *map(str, what)], capture_output=True, text=True, timeout=120)
+        if done.returncode:
+            raise RuntimeError(done.stderr[-300:])
+
+    def load(self, onnx, precision, x, truth):
+        plan = self.folder / f"{precision}.plan"
+        numpy.save(self.folder / "input.npy", x.numpy())
+        self.call("compile", onnx, "--precision", precision, "-o", plan)
+        self.call("run", plan, "--input", f"input={self.folder / 'input.npy'}", "--output-dir", self.folder)
+        self.side.ask(load="layer", path=str(plan), shape=list(x.shape), dtype="float32")
+        return {"error": error(torch.from_numpy(numpy.load(self.folder / "output.npy")), truth)}
+
+
+def row(pelton, onnx, cell, source, inputs, precision, truth, o):
+    peer = Peer(cell, source, inputs, precision, truth)
+    ours = pelton.load(onnx, precision, inputs[0], truth)
+    own, times = [], {mode: [] for mode in peer.calls}
+    for turn in range(o.rounds):  # each side begins every other round
+        if turn % 2 == 0:
+            own.append(pelton.side.ask(name="layer", seconds=o.seconds)["ms"])
+        for mode, calls in peer.calls.items():
+            times[mode].append(measured(torch, calls, o.seconds))
+        if turn % 2:
+            own.append(pelton.side.ask(name="layer", seconds=o.seconds)["ms"])
+    pelton.side.ask(drop="layer")
+    modes = {mode: {"ms": statistics.median(t), "spread": [min(t), max(t)]} for mode, t in times.items()}
+    ours |= {"ms": statistics.median(own), "spread": [min(own), max(own)]}
+    return {"cell": cell, "steps": o.steps, "hidden": o.hidden, "batch": inputs[0].shape[1], "precision": precision, "pelton": ours,
+            "torch": peer.facts | modes, "faster": min(m["ms"] for m in modes.values()) / ours["ms"]}
+
+
+def rows(o, folder):
+    pelton = Pelton(o.pelton, folder)
+    for cell in o.cells.split(","):
+        for batch in map(int, o.batches.split(",")):
+            torch.manual_seed(0)
+            source = Layer(cell, o.hidden).eval()
+            inputs = [torch.randn(o.steps, batch, o.hidden) for _ in range(ROTATED)]
+            wide = Layer(cell, o.hidden).double().eval()
+            wide.load_state_dict(source.state_dict())
+            truth = wide(inputs[0].double())
+            onnx = folder / "layer.onnx"
+            torch.onnx.export(source, (inputs[0],), str(onnx), input_names=["input"], output_names=["output"], opset_version=18, dynamo=False)
+            for precision in o.precisions.split(","):
+                yield row(pelton, onnx, cell, source, inputs, precision, truth, o)
+    pelton.side.process.kill()
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("pelton", type=lambda p: str(pathlib.Path(p).resolve()))
+    parser.add_argument("pelton")
     parser.add_argument("-o", "--output", type=pathlib.Path)
     parser.add_argument("--steps", type=int, default=128)
     parser.add_argument("--hidden", type=int, default=512)
-    parser.add_argument("--cells", nargs="+", default=["lstm", "gru"], choices=["lstm", "gru", "rnn"])
-    parser.add_argument("--batches", nargs="+", type=int, default=[1, 32])
-    parser.add_argument("--seconds", type=float, default=0.5)
+    parser.add_argument("--cells", default="lstm,gru")
+    parser.add_argument("--batches", default="1,32,128")
+    parser.add_argument("--precisions", default="fp32,tf32,fp16")
+    parser.add_argument("--seconds", type=float, default=0.1)
+    parser.add_argument("--rounds", type=int, default=5)
     o = parser.parse_args()
-    rows = []
-    for cell in o.cells:
-        for batch in o.batches:
-            torch.manual_seed(0)
-            model, x = Layer(cell, o.hidden).eval(), torch.randn(o.steps, batch, o.hidden)
-            model.cell = cell
-            with torch.no_grad():
-                truth = Layer(cell, o.hidden).double().eval()
-                truth.load_state_dict(model.state_dict())
-                truth = truth(x.double())
-            with tempfile.TemporaryDirectory() as folder:
-                folder = pathlib.Path(folder)
-                torch.onnx.export(model, (x,), str(folder / "layer.onnx"), input_names=["input"], output_names=["output"],
-                                  opset_version=18, dynamo=False)
-                row = {"cell": cell, "steps": o.steps, "hidden": o.hidden, "batch": batch,
-                       "pelton": pelton_times(o.pelton, folder / "layer.onnx", x, truth, folder, o.seconds),
-                       "torch": torch_times(model, x, truth, o.seconds)}
-            rows.append(row)
-            print(json.dumps(row), flush=True)
+    torch.set_grad_enabled(False)
+    result = {"what": f"benchmarks/gpu/recurrent.py, seconds {o.seconds}, rounds {o.rounds}", "torch": torch.__version__,
+              "cudnn": torch.backends.cudnn.version(), "gpu": torch.cuda.get_device_name(), "date": time.strftime("%Y-%m-%d"), "rows": []}
+    with tempfile.TemporaryDirectory() as folder:
+        for r in rows(o, pathlib.Path(folder)):
+            result["rows"].append(r)
+            best = r["pelton"]["ms"] * r["faster"]
+            print(f"{r['cell']} b{r['batch']} {r['precision']}: {r['pelton']['ms']:.3f} | {best:.3f}, {r['faster']:.2f}x, "
+                  f"errors {r['pelton']['error']:.1e} {r['torch']['error']:.1e}", flush=True)
             if o.output:
-                facts = {"torch": torch.__version__, "cudnn": torch.backends.cudnn.version(), "gpu": torch.cuda.get_device_name(),
-                         "date": time.strftime("%Y-%m-%d")}
-                o.output.write_text(json.dumps(facts | {"rows": rows}, indent=1) + "\n")
+                o.output.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -53,6 +53,21 @@ def first_tensor(out):
     return out if hasattr(out, "detach") else out[0]
 
 
+def measured(torch, calls, seconds):
+    """Milliseconds of a call to the end of its work, the median; the calls in turn."""
+    times = []
+    for call in calls * WARM_UP:
+        call()
+    torch.cuda.synchronize()
+    turn, end = itertools.cycle(calls), time.perf_counter() + seconds
+    while time.perf_counter() < end or len(times) < 10:
+        start = time.perf_counter()
+        next(turn)()
+        torch.cuda.synchronize()
+        times.append((time.perf_counter() - start) * 1e3)
+    return statistics.median(times)
+
+
 class Ready:
     """A case in all its modes."""
 
@@ -125,17 +140,7 @@ class Ready:
     def measure(self, mode, seconds):
         import torch
 
-        calls, times = self.calls[mode], []
-        for call in calls * WARM_UP:
-            call()
-        torch.cuda.synchronize()
-        turn, end = itertools.cycle(calls), time.perf_counter() + seconds
-        while time.perf_counter() < end or len(times) < 10:
-            start = time.perf_counter()
-            next(turn)()
-            torch.cuda.synchronize()
-            times.append((time.perf_counter() - start) * 1e3)
-        return statistics.median(times)
+        return measured(torch, self.calls[mode], seconds)
 
 
 def source_in(torch, source, half, tokens):

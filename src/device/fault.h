@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How kernels of a device report what only the values of their operands show: an index outside of its axis.
-// The runtime gives each step a word in host memory that the device can write; it looks at the words when it
-// has waited for the run, and fails it naming the step. A kernel takes the address while it is enqueued and
-// writes 1 when it finds a fault; it must go on without reading or writing outside of its operands.
+// How kernels of a device report what only the values of their operands show: an index or a length outside
+// of its axis. The runtime gives each step a word in host memory that the device can write; it looks at the
+// words when it has waited for the run, and fails it naming the step. A kernel takes the address while it is
+// enqueued and writes 1 when it finds a fault; it must go on without reading or writing outside of its
+// operands.
 #pragma once
 
 #include <cstdint>

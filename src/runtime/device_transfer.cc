@@ -206,7 +206,8 @@ void DeviceFrame::check_faults() {
   for (size_t i = 0; i < nodes.size(); ++i) {
     if (words[i] == 0) continue;
     clear_faults();
-    fail(ErrorCode::bad_shape, "an index lies outside of its axis", region_.graph().describe(nodes[i].id));
+    fail(ErrorCode::bad_shape, "an index or a length lies outside of its axis",
+         region_.graph().describe(nodes[i].id));
   }
 }
 

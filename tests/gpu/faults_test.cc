@@ -115,6 +115,26 @@ TEST_CASE("gpu: a model that fits runs where the memory does not hold a timing o
   CHECK(y.get_double(0) == 8);
 }
 
+TEST_CASE("gpu: a sequence longer than the steps fails the run, as on the CPU") {
+  auto e = load(R"(graph "g"(%x: f32[4,2,3], %w: f32[1,5,3], %r: f32[1,5,5], %l: i64[2]) {
+  %y, %h = rnn(%x, %w, %r, _, %l) {hidden = 5} : f32[4,1,2,5], f32[1,2,5]
+  return %y
+})");
+  auto run = [&](int64_t first, int64_t second) {
+    Tensor lengths(DType::i64, {2});
+    lengths.set_int(0, first);
+    lengths.set_int(1, second);
+    return e
+        ->run({ir::HostValue(ones({4, 2, 3})), ir::HostValue(ones({1, 5, 3})), ir::HostValue(ones({1, 5, 5})),
+               ir::HostValue(lengths)})[0]
+        .tensor;
+  };
+  const Tensor before = run(4, 0);
+  for (const auto& [first, second] : {std::pair<int64_t, int64_t>{5, 0}, {4, -1}})
+    expect_error(ErrorCode::bad_shape, {"length", "rnn"}, [&] { run(first, second); });
+  CHECK(run(4, 0).same_bytes(before));
+}
+
 TEST_CASE("gpu: a memory budget is kept") {
   runtime::ExecutableOptions options;
   options.memory_budget_bytes = 1 << 20;

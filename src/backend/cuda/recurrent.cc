@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // lstm, gru and rnn: one product of the inputs of all steps and directions, then all steps in one launch.
+#include <algorithm>
 #include <string_view>
 
 #include "backend/cuda/implementations.h"
 #include "backend/cuda/matmul_call.h"
 #include "backend/cuda/own/host.h"
 #include "backend/cuda/own/recurrence.h"
+#include "device/fault.h"
 #include "ir/op.h"
 #include "ir/ops/rnn.h"
 
@@ -14,7 +16,7 @@ namespace {
 
 namespace at = ir::rnn_input;
 
-constexpr int64_t kMostHidden = 12288;  // fits any GPU's shared memory with what stands beside it
+constexpr int64_t kMostSize = int64_t{1} << 24;
 
 CellFunction function_of(const ir::RnnActivation& a) {
   using F = CellFunction;
@@ -37,14 +39,32 @@ CellFunction function_of(const ir::RnnActivation& a) {
   return {};
 }
 
+// What tells how much a block holds of a state.
+Recurrence layer_of(const ir::Node& n, DType type) {
+  Recurrence p;
+  p.cell = n.is("lstm") ? Recurrence::lstm : n.is("gru") ? Recurrence::gru : Recurrence::rnn;
+  p.type = elem(type);
+  p.linear_before_reset = n.is("gru") && n.get_bool("linear_before_reset");
+  p.directions = static_cast<int>(ir::rnn_directions(n));
+  p.batch = 1;
+  return p;
+}
+
 std::string refuse(const ir::Graph& graph, ir::NodeId id, const device::Target&) {
   if (std::string why = refuse_layouts(graph, id); !why.empty()) return why;
   const DType t = input_type(graph, id, at::x).dtype;
   if (!elem_of(t)) return cat("needs f32, f16 or bf16, got ", name(t));
   const ir::Node& n = graph[id];
   const Dim& hidden = input_type(graph, id, at::r).shape[2];
-  if (!hidden.is_const() || hidden.value() > kMostHidden)
-    return cat("keeps a state of up to ", kMostHidden, " values on a multiprocessor, not of ", hidden.str());
+  if (!hidden.is_const()) return cat("needs a state of known size, not of ", hidden.str());
+  // What the smallest part of a GPU has, whichever the plan will run on.
+  Recurrence least = layer_of(n, t);
+  least.hidden = static_cast<int>(std::min<int64_t>(hidden.value(), kMostSize));
+  least.multiprocessors = 16;
+  least.shared_bytes = 99 << 10;
+  if (least.hidden > 0 && recurrence_shares(least).shared_bytes == 0)
+    return cat("keeps a state of ", hidden.value(),
+               " values on a multiprocessor, which not every GPU has room for");
   if (n.inputs.size() > at::lengths && n.inputs[at::lengths])
     if (const DType l = input_type(graph, id, at::lengths).dtype; l != DType::i32 && l != DType::i64)
       return cat("needs i32 or i64 lengths, got ", name(l));
@@ -54,21 +74,17 @@ std::string refuse(const ir::Graph& graph, ir::NodeId id, const device::Target&)
 Recurrence recurrence_of(const Instance& instance, const device::Target& target) {
   const ir::Node& n = instance.node();
   const Dims &x = instance.inputs[at::x].dims, &r = instance.inputs[at::r].dims;
-  Recurrence p;
-  p.cell = n.is("lstm") ? Recurrence::lstm : n.is("gru") ? Recurrence::gru : Recurrence::rnn;
-  p.type = elem(instance.inputs[at::x].dtype);
+  Recurrence p = layer_of(n, instance.inputs[at::x].dtype);
   p.reverse = n.get_text("direction") == "reverse";
-  p.linear_before_reset = n.is("gru") && n.get_bool("linear_before_reset");
   p.input_forget = n.is("lstm") && n.get_bool("input_forget");
   p.clip = static_cast<float>(n.get_real("clip"));
   for (const int64_t size : {x[0], x[1], r[2]})
-    if (size >= int64_t{1} << 24)
+    if (size >= kMostSize)
       fail(ErrorCode::bad_shape, cat("takes sizes below 2^24, not x", cat(x), " and r", cat(r)),
            instance.graph.describe(instance.id));
   p.steps = static_cast<int>(x[0]);
   p.batch = static_cast<int>(x[1]);
   p.hidden = static_cast<int>(r[2]);
-  p.directions = static_cast<int>(ir::rnn_directions(n));
   const std::vector<ir::RnnActivation> all = ir::rnn_activations(n, ir::rnn_directions(n));
   const size_t each = all.size() / ir::rnn_directions(n);
   for (size_t i = 0; i < all.size(); ++i) p.functions[i / each][i % each] = function_of(all[i]);
@@ -122,6 +138,7 @@ class RecurrentKernel final : public Kernel {
     p.r = in(at::r);
     p.b = in(at::b);
     p.lengths = in(at::lengths);
+    p.fault = device::fault_word();
     p.h0 = in(at::h0);
     p.c0 = in(at::c0);
     p.peepholes = in(at::p);

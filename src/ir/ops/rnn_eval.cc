@@ -25,7 +25,7 @@ class Direction {
     b_ = part(c, in::b, d, 2 * rows_);
     h_ = part(c, in::h0, d, batch_ * hidden_);
     c_ = part(c, in::c0, d, batch_ * hidden_);
-    p_ = part(c, in::p, d, 3 * hidden_);
+    if (c.has(in::p)) p_ = part(c, in::p, d, 3 * hidden_);
     lengths_.assign(batch_, static_cast<int64_t>(steps_));
     if (c.has(in::lengths)) lengths_ = to_ints(c.in(in::lengths));
     for (int64_t l : lengths_)
@@ -65,7 +65,10 @@ class Direction {
   }
   double* h(size_t n) { return &h_[n * hidden_]; }
   double* c(size_t n) { return &c_[n * hidden_]; }
-  double peephole(size_t gate, size_t j) const { return p_[gate * hidden_ + j]; }
+  // What a cell adds to a gate: nothing where no peepholes are given, of a cell that is infinite, too.
+  double peephole(size_t gate, size_t j, double cell) const {
+    return p_.empty() ? 0 : p_[gate * hidden_ + j] * cell;
+  }
   double activate(size_t i, double v) const { return f_[i](clipped(v)); }
   double plain(size_t i, double v) const { return f_[i](v); }
   size_t hidden() const { return hidden_; }
@@ -154,10 +157,10 @@ void eval_lstm(EvalContext& c) {
     };
     for (size_t j = 0; j < hidden; ++j) {
       double& cell = d.c(n)[j];
-      double i = d.activate(0, gate(0, j) + d.peephole(0, j) * cell);
-      double f = coupled ? 1 - i : d.activate(0, gate(2, j) + d.peephole(2, j) * cell);
+      double i = d.activate(0, gate(0, j) + d.peephole(0, j, cell));
+      double f = coupled ? 1 - i : d.activate(0, gate(2, j) + d.peephole(2, j, cell));
       cell = f * cell + i * d.activate(1, gate(3, j));
-      double o = d.activate(0, gate(1, j) + d.peephole(1, j) * cell);
+      double o = d.activate(0, gate(1, j) + d.peephole(1, j, cell));
       d.h(n)[j] = o * d.plain(2, cell);
     }
   });

@@ -25,6 +25,8 @@ struct Layer {
   const char* attrs = "";
   std::vector<int64_t> lengths = {};
   bool states = true, bias = true, peepholes = false;
+  DType length_type = DType::i32;
+  bool infinite = false;  // one of the cells
   bool both() const { return std::strstr(attrs, "bidirectional"); }
 };
 
@@ -48,12 +50,13 @@ Values values_of(const Layer& l) {
   give(2, {d, g * h, h}, s);
   if (l.bias) give(3, {d, 2 * g * h}, 0.5);
   if (!l.lengths.empty()) {
-    v.by_place[4] = Tensor(DType::i32, {n});
+    v.by_place[4] = Tensor(l.length_type, {n});
     for (int64_t i = 0; i < n; ++i)
       v.by_place[4].set_int(i, l.lengths[static_cast<size_t>(i) % l.lengths.size()]);
   }
   if (l.states) give(5, {d, n, h}, 1);
   if (l.states && lstm) give(6, {d, n, h}, 1);
+  if (l.infinite) v.by_place[6].set_double(1, INFINITY);
   if (l.peepholes) give(7, {d, 3 * h}, 0.5);
   std::string head, operands;
   size_t last = 0;
@@ -115,7 +118,9 @@ void emulate(const Layer& l, int multiprocessors, bool kept = true, bool tf32 = 
   p.r = data(2);
   p.b = data(3);
   p.lengths = data(4);
-  p.length_bytes = 4;
+  p.length_bytes = bits(l.length_type) / 8;
+  uint32_t fault = 0;
+  p.fault = &fault;
   p.h0 = data(5);
   p.c0 = data(6);
   p.peepholes = data(7);
@@ -153,6 +158,7 @@ void emulate(const Layer& l, int multiprocessors, bool kept = true, bool tf32 = 
         kRecurrenceThreads, {group, 0}, [&] { kernel(p, s); }, s.blocks, static_cast<size_t>(s.shared_bytes));
   CHECK(Emulation::current().outside() == 0);
   CHECK(Emulation::current().stuck() == 0);
+  CHECK(fault == 0);
   for (size_t i = 0; i < results.size(); ++i) {
     CAPTURE(i);
     if (!tf32) CHECK(interp::judge(references[i], results[i]).reason == "");
@@ -182,6 +188,8 @@ const Layer kLayers[] = {
     {"gru", 4, 9, 3, 8, DType::f32, ", direction = \"bidirectional\", clip = 0.5", {4, 0, 3}},
     {"rnn", 6, 4, 3, 5, DType::f32, ", direction = \"reverse\"", {6, 1, 3, 0}},
     {"lstm", 0, 2, 3, 5},
+    {"lstm", 3, 2, 0, 5},  // no inputs
+    {"gru", 3, 4, 3, 5, DType::f32, "", {2, 0, 3}, true, true, false, DType::i64},
 };
 
 const char* const kBoth = ", direction = \"bidirectional\"";
@@ -219,6 +227,47 @@ TEST_CASE("recurrent layers: the kernel's text, by blocks that hand the state to
   for (const char* op : {"lstm", "gru"}) emulate<__half>({op, 2, 3, 4, 70, DType::f16}, 12, true, false, 2);
   for (const Layer& l : {kLayers[1], kLayers[3], kLayers[6], Layer{"lstm", 3, 11, 4, 37}})
     for (int multiprocessors : {2, 5}) emulate<float>(l, multiprocessors, true, true);
+}
+
+TEST_CASE("recurrent layers: an infinite cell stays one where no peepholes are given") {
+  Layer l{"lstm", 3, 2, 3, 5};
+  l.infinite = true;
+  emulate<float>(l, 4);
+}
+
+TEST_CASE("recurrent layers: a length below 0 or beyond the steps is reported") {
+  constexpr int kSteps = 2, kBatch = 3, kHidden = 4;
+  const std::vector<float> projected(kSteps * kBatch * kHidden, 0), r(kHidden * kHidden, 0);
+  auto fault_of = [&](std::vector<int64_t> lengths) {
+    Recurrence p;
+    p.cell = Recurrence::rnn;
+    p.steps = kSteps;
+    p.batch = kBatch;
+    p.hidden = kHidden;
+    p.multiprocessors = 4;
+    p.projected = projected.data();
+    p.r = r.data();
+    p.lengths = lengths.data();
+    p.length_bytes = 8;
+    uint32_t fault = 0;
+    p.fault = &fault;
+    std::vector<Tagged> scratch(static_cast<size_t>(recurrence_scratch_bytes(p) / 8 + 1), {NAN, kNoTag});
+    p.scratch = scratch.data();
+    RecurrenceShares s = recurrence_shares(p);
+    s.way = RecurrenceWay::one_kept;
+    s.shared_bytes = static_cast<int>(RecurrenceLayout(p, s).bytes);
+    Emulation::current() = Emulation();
+    Emulation::current().allow(projected.data(), projected.size() * sizeof(float));
+    for (int group = 0; group < s.groups; ++group)
+      Emulation::current().run(
+          kRecurrenceThreads, {group, 0}, [&] { recurrence_kernel<float, RecurrenceWay::one_kept>(p, s); },
+          s.blocks, static_cast<size_t>(s.shared_bytes));
+    return fault;
+  };
+  CHECK(fault_of({0, 2, 1}) == 0);
+  CHECK(fault_of({0, 3, 1}) == 1);
+  CHECK(fault_of({0, 2, -1}) == 1);
+  CHECK(fault_of({int64_t{1} << 32, 2, 0}) == 1);
 }
 
 TEST_CASE("recurrent layers: shares of a GPU") {
@@ -274,6 +323,19 @@ TEST_CASE("recurrent layers are taken in all forms but f64") {
               .find("cuda.recurrent")
               ->refuse(graph, graph.order().front(), device::cuda_target(90)) == "");
   }
+  auto refusal_of = [](std::string_view hidden) {
+    const ir::Graph graph =
+        ir::parse_graph(cat("graph \"g\"(%x: f16[4,2,3], %w: f16[2,", hidden, ",3], %r: f16[2,", hidden, ",",
+                            hidden, "]) {\n  %y, %h = rnn(%x, %w, %r) {hidden = ", hidden,
+                            ", direction = \"bidirectional\"} : f16[4,2,2,", hidden, "], f16[2,2,", hidden,
+                            "]\n  return %y\n}\n"));
+    return test::cuda_registry()
+        .find("cuda.recurrent")
+        ->refuse(graph, graph.order().front(), device::cuda_target(90));
+  };
+  CHECK(refusal_of("4096") == "");
+  CHECK(refusal_of("12000") ==
+        "keeps a state of 12000 values on a multiprocessor, which not every GPU has room for");
   const Values v = values_of({"lstm", 2, 1, 2, 3, DType::f64});
   CHECK(GpuCase(v.text, v.inputs).refusal("cuda.recurrent") == "needs f32, f16 or bf16, got f64");
 }

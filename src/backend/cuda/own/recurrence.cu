@@ -15,8 +15,9 @@ namespace {
 template <class T, RecurrenceWay kWay>
 cudaError_t start(const Recurrence& p, const RecurrenceShares& s, cudaStream_t stream) {
   auto* kernel = &recurrence_kernel<T, kWay>;
+  // The kernel's limit is the process's: another layer may launch it with more.
   const cudaError_t status =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, s.shared_bytes);
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, p.shared_bytes);
   if (status != cudaSuccess) return status;
   return launch_together(kernel, dim3(p.directions * s.groups, s.blocks), dim3(kRecurrenceThreads),
                          s.shared_bytes, stream, p, s);

@@ -166,12 +166,12 @@ class RecurrenceBlock {
   static __device__ float element(const void* from, int64_t i) {
     return from ? to_float(static_cast<const T*>(from)[i]) : 0.0f;
   }
-  __device__ bool alive(int entry, int t) const {
-    if (!p.lengths) return true;
+  __device__ int64_t length(int entry) const {
     const int n = first_entry + entry;
-    return t < (p.length_bytes == 8 ? static_cast<const int64_t*>(p.lengths)[n]
-                                    : static_cast<int64_t>(static_cast<const int32_t*>(p.lengths)[n]));
+    return p.length_bytes == 8 ? static_cast<const int64_t*>(p.lengths)[n]
+                               : static_cast<int64_t>(static_cast<const int32_t*>(p.lengths)[n]);
   }
+  __device__ bool alive(int entry, int t) const { return !p.lengths || t < length(entry); }
   // Elements 4v.. of the row of R that is `row` here; 0 behind its end.
   __device__ void row_of_r(int row, int v, float (&out)[4]) const {
     const int unit = row % s.units;
@@ -184,6 +184,9 @@ class RecurrenceBlock {
   }
 
   __device__ void start() {
+    if (p.lengths && p.fault && blockIdx.y == 0)
+      for (int n = threadIdx.x; n < entries; n += kRecurrenceThreads)
+        if (const int64_t l = length(n); l < 0 || l > p.steps) *static_cast<volatile uint32_t*>(p.fault) = 1;
     for (int row = threadIdx.x; row < at.rows; row += kRecurrenceThreads) {
       const int gate = row / s.units, unit = row % s.units;
       const int64_t of = (static_cast<int64_t>(direction) * 2 * gates + gate) * h + first_unit + unit;

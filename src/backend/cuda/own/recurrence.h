@@ -49,7 +49,8 @@ struct Recurrence {
   const void *b = nullptr, *peepholes = nullptr;  // [D, 2 * G * H], [D, 3 * H], or null
   const void* lengths = nullptr;                  // [N], or null; beyond them the state stays and y is 0
   int length_bytes = 0;
-  const void *h0 = nullptr, *c0 = nullptr;                  // [D, N, H], or null for 0
+  uint32_t* fault = nullptr;                // gets 1 where a length is below 0 or above L; null: nobody looks
+  const void *h0 = nullptr, *c0 = nullptr;  // [D, N, H], or null for 0
   void *y = nullptr, *last_h = nullptr, *last_c = nullptr;  // [L, D, N, H], [D, N, H] twice, or null
   void* scratch = nullptr;                                  // recurrence_scratch_bytes()
 
