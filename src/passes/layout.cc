@@ -270,7 +270,8 @@ size_t count_layout_anchors(const Graph& graph, const Context& context) {
 bool layout(Graph& graph, const Context& context, Layout wanted, const std::vector<Layout>& by_anchor) {
   if (!context.oracle || !find_op("layout") || (by_anchor.empty() && wanted.is_plain())) return false;
   for (NodeId id : graph.order())  // assigned before
-    if (graph[id].is("layout") || !graph.type(result(graph, id)).layout.is_plain()) return false;
+    for (ValueId v : graph[id].outputs)
+      if (graph[id].is("layout") || !graph.type(v).layout.is_plain()) return false;
   bool changed = Assign(graph, context, wanted, by_anchor).run();
   // Trials leave conversions that nothing uses.
   remove_dead(graph);

@@ -82,7 +82,7 @@ Choice choose(const ir::Graph& graph, ir::NodeId node, const backend::Registry& 
 std::vector<Choice> choose_all(const ir::Graph& graph, const backend::Registry& registry,
                                const device::Target& target);
 
-// Constants, and views that keep their operand's layout.
+// Constants, and what leaves its operand's bytes as they are (ir/keeps_bytes.h).
 bool costs_nothing(const ir::Graph& graph, ir::NodeId node);
 // Whether a result has a size that only running the node can tell. Such nodes run on their reference function
 // and cut the plan: what follows is prepared when the size is known.

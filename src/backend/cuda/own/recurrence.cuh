@@ -56,7 +56,7 @@ struct RecurrenceLayout {
 };
 
 template <class Real>
-__device__ __noinline__ inline Real cell_function(const CellFunction& f, Real x) {
+__device__ __noinline__ inline Real cell_function(CellFunction f, Real x) {
   using F = CellFunction;
   switch (f.code) {
     case F::relu:
