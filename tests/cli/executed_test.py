@@ -178,6 +178,23 @@ def test_real_models_run_as_printed(pelton, tmp_path):
         executed_as_printed(pelton, tmp_path, path, inputs)
 
 
+@pytest.mark.parametrize("dims", [((1, 256), (256, 128)), ((1, 300), (300, 700)), ((700, 300), (300, 1)), ((200, 1000), (1000, 200)),
+                                  ((3, 50, 64), (3, 64, 50)), ((5, 7, 400), (400, 90))], ids=str)
+def test_products_have_the_same_bits_at_any_thread_count(pelton, tmp_path, dims):
+    a, b = dims
+    proto = model([node("MatMul", "x w", "m"), node("Tanh", "m", "t"), node("MatMul", "x v", "y")],
+                  [("x", FLOAT, a), ("v", FLOAT, b)], [("t", FLOAT), ("y", FLOAT)], {"w": f32(*b)})
+    (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+    np.save(tmp_path / "x.npy", f32(*a))
+    np.save(tmp_path / "v.npy", f32(*b))
+    results = []
+    for threads in ("1", "2", "3"):
+        ran = pelton("run", "m.onnx", "--input", "x=x.npy", "--input", "v=v.npy", "--threads", threads, "--output-dir", threads)
+        assert ran.code == 0, ran.err
+        results.append([(tmp_path / threads / f"{name}.npy").read_bytes() for name in "ty"])
+    assert results[0] == results[1] == results[2]
+
+
 @pytest.mark.skipif(not REAL.is_dir(), reason="../shared/real is absent")
 def test_real_models_have_the_same_bits_at_one_and_two_threads(pelton, tmp_path):
     rng = np.random.default_rng(3)

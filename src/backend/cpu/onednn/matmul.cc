@@ -42,6 +42,9 @@ std::string refuse(const ir::Graph& graph, ir::NodeId node, const device::Target
       const Tensor& zero = group.operands[2].constant;
       if (!zero.defined() || zero.count() != 1) return "the left zero point is not one constant";
     }
+  } else if (a == DType::f32 && target.isa < device::CpuIsa::avx512) {
+    return "before AVX-512 the library cuts f32 products by the number of threads, on which their bits would "
+           "depend";
   } else if (a != DType::f32 && a != DType::bf16) {
     return cat("needs f32, bf16 or 8-bit integers, got ", name(a));
   }
@@ -173,10 +176,10 @@ std::unique_ptr<Kernel> build(const Group& group, const Instance& instance, Prob
   const dnnl::matmul::primitive_desc pd(engine(), a, packs ? any_desc(p.b.dims, b_type) : b, bias_desc, y,
                                         attr,
                                         /*allow_empty=*/true);
-  // Before AVX-512 the library cuts long sums of small results by the number of threads, so their bits would
+  // The library's older code cuts long sums of small results by the number of threads, so their bits would
   // depend on it.
   const bool cuts_sums = pd && std::string_view(pd.impl_info_str()).find("gemm:") == 0 &&
-                         p.a.dims.back() > 256 && p.y[p.y.size() - 2] * p.y.back() < 128 * 128;
+                         p.a.dims.back() >= 256 && p.y[p.y.size() - 2] * p.y.back() < 128 * 128;
   if (!pd || cuts_sums || (is_reference(pd) && (!group.steps.empty() || shifted))) return nullptr;
   auto sequence = std::make_unique<Sequence>();
   Place b_at = place_of(right, *sequence);
