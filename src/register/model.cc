@@ -27,22 +27,14 @@ std::string first_bytes(const std::string& path, size_t count) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Inputs whose rank the file leaves out take the shape that the user gives; sizes that may vary get symbols,
-// which specialisation narrows to their range.
-onnx::ImportOptions import_options(const std::string& path, const CompileOptions& options) {
+// Sizes that the user fixes are known while the model is read; those that may vary get their range after it.
+onnx::ImportOptions import_options(const CompileOptions& options) {
   onnx::ImportOptions out;
-  if (options.shapes.empty()) return out;
-  MappedFile file(path);
-  onnx::ModelView view =
-      onnx::parse_model({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()});
-  for (const onnx::ValueInfoView& input : view.graph.inputs) {
-    auto given = options.shapes.find(std::string(input.name));
-    if (given == options.shapes.end() || input.type.has_shape) continue;
-    Shape shape;
-    for (const passes::DimRange& d : passes::parse_shape(given->second))
-      shape.push_back(d.min == d.max ? Dim(d.min)
-                                     : Dim::symbol(cat("d", out.input_shapes.size(), "_", shape.size())));
-    out.input_shapes[given->first] = std::move(shape);
+  for (const auto& [name, text] : options.shapes) {
+    onnx::InputSizes& sizes = out.fixed_sizes[name];
+    for (const passes::DimRange& d :
+         with_place(cat("--shape ", name), [&] { return passes::parse_shape(text); }))
+      sizes.push_back(d.min == d.max ? std::optional(d.min) : std::nullopt);
   }
   return out;
 }
@@ -107,7 +99,7 @@ Model load_model(const std::string& path, const CompileOptions& options) {
       break;
     case FileKind::onnx: {
       model.format = "onnx";
-      onnx::Imported imported = onnx::import_file(path, import_options(path, options));
+      onnx::Imported imported = onnx::import_file(path, import_options(options));
       model.graph = std::move(imported.graph);
       model.opsets = std::move(imported.opsets);
       model.producer = std::move(imported.producer);

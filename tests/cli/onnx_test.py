@@ -82,6 +82,30 @@ def test_shapes(pelton, model):
     assert_error(pelton("compile", "mlp.onnx", "--shape", "q=1x8"), 1, "'q'", "x")
 
 
+def test_sizes_computed_in_floats_from_a_shape(pelton, tmp_path):
+    """The resize of torchvision's detectors: known once --shape has fixed the picture, refused with that advice else."""
+    nodes = [helper.make_node("Shape", ["x"], ["s"]), helper.make_node("Cast", ["s"], ["f"], to=TensorProto.FLOAT),
+             helper.make_node("Mul", ["f", "scale"], ["g"]), helper.make_node("Floor", ["g"], ["h"]),
+             helper.make_node("Cast", ["h"], ["sizes"], to=TensorProto.INT64),
+             helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], name="shrink", mode="nearest", nearest_mode="floor",
+                              coordinate_transformation_mode="asymmetric")]
+    graph = helper.make_graph(nodes, "shrink", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["h", "w"])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+                              [numpy_helper.from_array(np.array([0.5, 0.5], np.float32), "scale")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "shrink.onnx")
+    x = np.arange(24, dtype=np.float32).reshape(4, 6)
+    np.save(tmp_path / "x.npy", x)
+    for options in ([], ["--shape", "x=1:4:9x6"]):
+        assert_error(pelton("compile", "shrink.onnx", *options), 1, "the sizes must be known when the model is read", "shrink", "--shape x=")
+    assert pelton("compile", "shrink.onnx", "--shape", "x=4x6", "-o", "shrink.pelton").code == 0
+    for command in (["run", "shrink.pelton"], ["run", "shrink.onnx", "--shape", "x=4x6"]):
+        assert pelton(*command, "--input", "x=x.npy", "--output-dir", "out").code == 0
+        assert (np.load(tmp_path / "out/y.npy") == x[::2, ::2]).all()
+    assert pelton("inspect", "shrink.onnx", "--shape", "x=4x6").code == 0
+    assert pelton("verify", "shrink.onnx", "--shape", "x=4x6").code == 0
+    assert pelton("bench", "shrink.onnx", "--shape", "x=4x6", "--iterations", "3").code == 0
+
+
 def test_damaged_models(pelton, model, tmp_path):
     good = (tmp_path / "mlp.onnx").read_bytes()
     (tmp_path / "short.onnx").write_bytes(good[:len(good) // 2])

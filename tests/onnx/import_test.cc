@@ -293,4 +293,38 @@ TEST_CASE("an input without a shape asks for one and takes it") {
   CHECK(m.import(options).type(m.import(options).outputs[0]).str() == "f32[2,N]");
   options.input_shapes["z"] = {1};
   expect_error(ErrorCode::bad_name, {"no input 'z'"}, [&] { m.import(options); });
+  options.input_shapes.clear();
+  options.fixed_sizes["x"] = {2, std::nullopt};
+  CHECK(m.import(options).type(m.import(options).outputs[0]).str() == "f32[2,x.1]");
+}
+
+TEST_CASE("fixed sizes are numbers wherever their name occurs, and what is computed from them is known") {
+  ModelText m;
+  m.input("x", {sym("N"), sym("H")}).input("other", {sym("H")}).input("free", {sym("F")}).output("y");
+  m.initializer("half", from_doubles(DType::f32, {2}, {1, 0.5})).output("z");
+  m.node("Shape", {"x"}, {"s"}).node("Cast", {"s"}, {"f"}, {onnx::attr("to", int64_t{1})});
+  m.node("Mul", {"f", "half"}, {"g"}).node("Cast", {"g"}, {"sizes"}, {onnx::attr("to", int64_t{7})});
+  m.node("Resize", {"x", "", "", "sizes"}, {"y"})
+      .node("Concat", {"other", "free"}, {"z"}, {onnx::attr("axis", int64_t{0})});
+  expect_error(ErrorCode::bad_shape, {"the sizes must be known", "the_Resize", "--shape x=NxH"},
+               [&] { m.import(); });
+  onnx::ImportOptions options;
+  options.fixed_sizes["x"] = {2, 10};
+  ir::Graph g = m.import(options);
+  CHECK(g.type(g.outputs[0]).str() == "f32[2,5]");
+  CHECK(g.type(g.outputs[1]).str() == "f32[F + 10]");
+  options.fixed_sizes["x"] = {std::nullopt, 10};
+  expect_error(ErrorCode::bad_shape, {"--shape x=Nx10,"}, [&] { m.import(options); });
+  options.fixed_sizes["x"] = {2};
+  expect_error(ErrorCode::bad_shape, {"input 'x' has rank 2, not 1"}, [&] { m.import(options); });
+  options.fixed_sizes = {{"x", {2, 10}}, {"other", {9}}};
+  expect_error(ErrorCode::bad_shape, {"(H) cannot be", "must agree"}, [&] { m.import(options); });
+  options.fixed_sizes = {{"q", {2}}};
+  expect_error(ErrorCode::bad_name, {"no input 'q'", "'x', 'other', 'free'"}, [&] { m.import(options); });
+
+  ModelText values;  // no --shape helps
+  values.input("x", {2, sym("H")}).input("sizes", {2}, DType::i64).output("y");
+  values.node("Resize", {"x", "", "", "sizes"}, {"y"});
+  expect_error(ErrorCode::bad_shape, {"the sizes must be known", "values of a run"},
+               [&] { values.import(); });
 }

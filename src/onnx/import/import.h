@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,9 +16,14 @@
 
 namespace pelton::onnx {
 
+using InputSizes = std::vector<std::optional<int64_t>>;  // by axis; none: stays open
+
 struct ImportOptions {
   // Shapes that replace what the model declares for an input; needed for inputs without a rank.
   std::map<std::string, Shape, std::less<>> input_shapes;
+  // Sizes that inputs will have. An open size that is fixed here is that number wherever its name occurs; an
+  // input without a rank has as many axes as sizes.
+  std::map<std::string, InputSizes, std::less<>> fixed_sizes;
   // Element types, for files that leave them out.
   std::map<std::string, DType, std::less<>> input_types;
   // Values of inputs. Where an op cannot do without one (axes, sizes), the graph is specialised to it.

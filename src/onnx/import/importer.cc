@@ -18,18 +18,6 @@ constexpr int kMaxNesting = 64;
 // anyway.
 constexpr size_t kMaxNodes = 1'000'000;
 
-std::string symbol_name(std::string_view text) {
-  std::string out;
-  for (char c : text) {
-    bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-    bool tail = letter || (c >= '0' && c <= '9') || c == '.';
-    if (out.empty() && !letter && tail) out.push_back('_');
-    out.push_back(tail ? c : '_');
-  }
-  if (!Dim::is_symbol_name(out)) out = cat("_", out);
-  return out;
-}
-
 std::vector<std::string_view> output_names(const GraphView& graph) {
   std::vector<std::string_view> out;
   for (const ValueInfoView& v : graph.outputs) out.push_back(v.name);
@@ -50,7 +38,11 @@ struct Nesting {
 }  // namespace
 
 Importer::Importer(const ModelView& model, TensorSource source, const ImportOptions& options)
-    : model_(model), source_(std::move(source)), options_(options), opsets_(&model.opsets) {}
+    : model_(model),
+      source_(std::move(source)),
+      options_(options),
+      fixed_(fixed_sizes(model.graph, options)),
+      opsets_(&model.opsets) {}
 
 int64_t Importer::opset_of(std::string_view domain) const {
   auto it = opsets_->find(domain);
@@ -61,7 +53,8 @@ int64_t Importer::opset_of(std::string_view domain) const {
 
 Dim Importer::dim_of(const DimView& view, std::string_view name, size_t axis) {
   if (view.value && *view.value >= 0) return *view.value;
-  std::string symbol = view.param.empty() ? cat(symbol_name(name), ".", axis) : symbol_name(view.param);
+  std::string symbol = symbol_of(view, name, axis);
+  if (auto it = fixed_.find(symbol); it != fixed_.end()) return it->second;
   return Dim::symbol(symbol);
 }
 
@@ -111,6 +104,13 @@ void Importer::add_inputs(Scope& scope) {
              cat("input '", v.name, "' is ", type.str(), ", the shape given has rank ", it->second.size()));
       type = ir::Type::tensor(type.dtype, it->second);
     }
+    if (auto it = options_.fixed_sizes.find(v.name);
+        it != options_.fixed_sizes.end() && type.is_tensor() && !type.ranked) {
+      Shape shape;
+      for (const std::optional<int64_t>& size : it->second)
+        shape.push_back(size ? Dim(*size) : Dim::symbol(symbol_of({}, v.name, shape.size())));
+      type = ir::Type::tensor(type.dtype, std::move(shape));
+    }
     if (type.is_tensor() && !type.ranked)
       fail(ErrorCode::bad_shape, cat("input '", v.name, "' has no shape in the model"), {},
            cat("give it with --shape ", v.name, "=..."));
@@ -131,7 +131,7 @@ void Importer::finish_outputs(Scope& scope) {
     ir::Graph& graph = scope.build().graph;
     require_declared_type(v.type, graph.type(found), v.name);
     // Sizes that the caller gave are not those that the model speaks of.
-    if (options_.input_shapes.empty())
+    if (options_.input_shapes.empty() && options_.fixed_sizes.empty())
       warn_of_declared_sizes(v.type, graph.type(found), v.name, graph.symbols->ranges);
     graph.add_output(found, std::string(v.name));
   }

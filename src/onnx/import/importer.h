@@ -10,6 +10,7 @@
 
 #include "onnx/import/constant_value.h"
 #include "onnx/import/import.h"
+#include "onnx/import/input_sizes.h"
 #include "onnx/import/node_context.h"
 
 namespace pelton::onnx {
@@ -41,6 +42,7 @@ class Importer {
   // Values given for the inputs of the model; null for the graph of a sub-graph.
   KnownInputs* known_inputs(const ir::Graph& graph) { return &graph == main_ ? &known_ : nullptr; }
   std::vector<std::string> fixed_inputs(const ir::Graph& graph) const;
+  const ir::Graph& model_graph() const { return *main_; }  // not that of a sub-graph
 
  private:
   void import_function(const FunctionView& function, NodeContext& call);
@@ -52,6 +54,7 @@ class Importer {
   const ModelView& model_;
   TensorSource source_;
   const ImportOptions& options_;
+  const FixedSizes fixed_;
   const OpsetMap* opsets_;  // of the model or of the function being inlined
   std::shared_ptr<ir::SymbolTable> symbols_;
   const ir::Graph* main_ = nullptr;

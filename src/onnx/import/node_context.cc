@@ -5,6 +5,7 @@
 
 #include "onnx/import/constant_value.h"
 #include "onnx/import/importer.h"
+#include "onnx/import/remedy.h"
 
 namespace pelton::onnx {
 
@@ -155,7 +156,7 @@ Tensor NodeContext::need_value(ValueId v, std::string_view what) {
   forget_name(b.graph(), v);
   if (auto t = constant_value(b.graph(), v, importer.known_inputs(b.graph()))) return *t;
   refuse(ErrorCode::bad_shape, cat(what, " must be known when the model is read"),
-         "fold it into the model, or give the input it comes from a fixed value or shape");
+         remedy_of_value(importer.model_graph(), b.graph(), v));
 }
 
 Contents NodeContext::need_contents(size_t i, std::string_view what) {
@@ -190,10 +191,11 @@ Ints NodeContext::axes(Ints values, int64_t rank) const {
   return values;
 }
 int64_t NodeContext::need_const(const Dim& d, std::string_view what) const {
-  if (!d.is_const())
-    refuse(ErrorCode::bad_shape, cat(what, " is ", d.str(), ", but must be a fixed size"),
-           "give it with --shape");
-  return d.value();
+  if (d.is_const()) return d.value();
+  std::set<std::string> symbols;
+  d.collect_symbols(symbols);
+  refuse(ErrorCode::bad_shape, cat(what, " is ", d.str(), ", but must be a fixed size"),
+         remedy_of_sizes(importer.model_graph(), symbols));
 }
 
 }  // namespace pelton::onnx

@@ -29,8 +29,7 @@ Dim scaled(NodeContext& c, const Dim& size, double scale) {
     if (std::fabs(p / static_cast<double>(q) - scale) < 1e-7 * scale)
       return Dim::floor_div(size * static_cast<int64_t>(p), q);
   }
-  c.refuse(ErrorCode::bad_shape, cat("scale ", scale, " of a size that is not fixed (", size.str(), ")"),
-           "give the size with --shape");
+  return c.need_const(size, cat("a size that is scaled by ", scale));
 }
 
 struct Request {
