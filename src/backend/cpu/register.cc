@@ -10,6 +10,7 @@ namespace pelton::backend {
 void register_cpu(Registry& registry) {
 #if PELTON_HAVE_HWY
   cpu::add_winograd(registry);
+  cpu::add_grouped_conv(registry);
 #if PELTON_HAVE_ONEDNN
   cpu::add_onednn_conv(registry);
   cpu::add_onednn_matmul(registry);

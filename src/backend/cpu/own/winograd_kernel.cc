@@ -4,10 +4,9 @@
 #include "backend/cpu/own/winograd_kernel.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "backend/conv_window.h"
-#include "backend/cpu/own/winograd_chain.h"
+#include "backend/cpu/own/conv_chain.h"
 #include "backend/cpu/own/winograd_steps.h"
 #include "backend/cpu/support.h"
 #include "base/cat.h"
@@ -54,7 +53,7 @@ class Winograd final : public Kernel {
     zeros_.assign(static_cast<size_t>(channels_), 0.0f);
     workers_ = threads_ == 1 ? 1 : std::min(by_panels_ ? chunks_ * panels_ : chunks_, threads_);
     pack();
-    take_chain(group, target.isa);
+    chain_.take(group, y.size(), target.isa);
   }
 
   int64_t packed_bytes() const override { return packed_->bytes(); }
@@ -129,21 +128,6 @@ class Winograd final : public Kernel {
         runtime::PackedWeights::instance().get(weights_, cat("winograd 2x2 ", columns), floats * 4, make);
   }
 
-  void take_chain(const Group& group, device::CpuIsa isa) {
-    size_t next = 0;
-    if (group.operands.size() > 2 && group.operands[2].present()) {
-      bias_ = group.operands[2];
-    } else if (!group.steps.empty() && is_bias(group.steps[0], 4, 1)) {
-      bias_ = group.steps[0].operand;
-      next = 1;
-    }
-    if (next < group.steps.size() && group.steps[next].op == "relu") {
-      low_ = 0;
-      ++next;
-    }
-    chain_.take(group, next, isa);
-  }
-
   void transform(const RunArgs& args, int64_t chunk, int64_t first, int64_t last, float* v) const {
     const auto* x = static_cast<const float*>(args.in[static_cast<size_t>(input_)]);
     for (int64_t i = first; i < last; ++i) {
@@ -166,10 +150,7 @@ class Winograd final : public Kernel {
     for (int64_t p = 0; p < kPoints; ++p)
       steps_.product(tiles, channels_, v + p * chunk_ * row_, row_, u + p * channels_ * columns,
                      m + p * chunk_ * columns);
-    const auto* bias =
-        static_cast<const float*>(!bias_.present()   ? nullptr
-                                  : bias_.input >= 0 ? args.in[static_cast<size_t>(bias_.input)]
-                                                     : bias_.constant.data());
+    const float* bias = chain_.bias(args);
     const int64_t o = panel * columns;
     auto* y = static_cast<float*>(args.out[0]) + o;
     for (int64_t i = 0; i < tiles; ++i) {
@@ -181,7 +162,8 @@ class Winograd final : public Kernel {
         pixels[k] = inside ? y + ((t.image * out_height_ + row) * out_width_ + column) * outputs_ : nullptr;
       }
       const int64_t count = std::min(columns, outputs_ - o);
-      if (steps_.output(m + i * columns, chunk_ * columns, count, bias ? bias + o : nullptr, low_, pixels))
+      if (steps_.output(m + i * columns, chunk_ * columns, count, bias ? bias + o : nullptr, chain_.low(),
+                        pixels))
         continue;
       for (int64_t k = 0; k < 4; ++k)
         if (pixels[k]) by_definition(args, t, k, o, count, bias, pixels[k]);
@@ -202,7 +184,7 @@ class Winograd final : public Kernel {
         for (int64_t c = 0; c < channels_; ++c) sum += pixel[c] * w[(i * channels_ + c) * 9 + tap];
       }
       if (bias) sum += bias[i];
-      to[i - o] = sum < low_ ? low_ : sum;
+      to[i - o] = sum < chain_.low() ? chain_.low() : sum;
     }
   }
 
@@ -226,9 +208,7 @@ class Winograd final : public Kernel {
   int64_t height_, width_, channels_, top_, left_, out_height_, out_width_, outputs_;
   int64_t tiles_wide_, tiles_high_, tiles_, chunk_, chunks_, panels_, row_, workers_;
   bool by_panels_;
-  GroupOperand bias_;
-  float low_ = -std::numeric_limits<float>::infinity();
-  WinogradChain chain_;
+  ConvChain chain_;
   const Tensor weights_;
   std::shared_ptr<const Tensor> packed_;
   std::vector<float> zeros_;

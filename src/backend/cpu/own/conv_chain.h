@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// What follows a convolution of the own loops, over elements of the result that lie one after another.
+#pragma once
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/tile/step.h"
+#include "backend/group.h"
+
+namespace pelton::backend::cpu {
+
+// Why not: a group around a convolution on channels-last f32 tensors, with constant f32 weights. "" if both
+// its chain and its bias are ones that a ConvChain and a sum that begins with the bias can do.
+std::string refuse_conv_chain(const Group& group, const ir::Graph& graph, ir::NodeId node);
+
+class ConvChain {
+ public:
+  // `rank`: of the result.
+  void take(const Group& group, size_t rank, device::CpuIsa isa);
+  // What the sums begin with, and the least they become; the rest of the group are steps.
+  const float* bias(const RunArgs& args) const;
+  float low() const { return low_; }
+  bool empty() const { return steps_.empty(); }
+  // In place, on `count` elements of the result from `at` on.
+  void run(const RunArgs& args, int64_t at, int64_t count) const;
+
+ private:
+  struct Late {
+    StepFunction function = nullptr;
+    int input = -1;  // of the node: the second operand, as large as the result
+    int values = 0;  // or that many of imm are further operands
+    float imm[2] = {};
+  };
+  GroupOperand bias_;
+  float low_ = -std::numeric_limits<float>::infinity();
+  std::vector<Late> steps_;
+};
+
+}  // namespace pelton::backend::cpu
