@@ -213,14 +213,14 @@ def two_rates(tmp_path):
 
 def test_sizes_that_fit_one_branch_alone(pelton, two_rates, tmp_path):
     compiled = pelton("compile", "rates.onnx", "--shape", "x=4", "-o", "four.pelton")
-    assert compiled.code == 0 and "the else branch of if 'rates' cannot run at these sizes" in compiled.err, compiled.err
+    assert compiled.code == 0 and "the else branch of If 'rates' cannot run at these sizes" in compiled.err, compiled.err
     for file in ("rates.onnx", "four.pelton"):
         assert pelton("run", file, "--input", "x=four.npy", "--input", "rate=one.npy", "--output-dir", "out").code == 0
         assert (np.load(tmp_path / "out/y.npy") == np.arange(4) * 10).all()
     assert pelton("verify", "four.pelton", "--input", "x=four.npy", "--input", "rate=one.npy").code == 0
     for command in (["run"], ["verify"]):
         assert_error(pelton(*command, "four.pelton", "--input", "x=four.npy", "--input", "rate=two.npy"), 1,
-                     "the run takes a branch that no sizes allow", "else branch of if 'rates'", "high_split")
+                     "the run takes a branch that no sizes allow", "else branch of If 'rates'", "high_split")
     assert_error(pelton("export", "four.pelton", "-o", "again.onnx"), 1, "a branch that no sizes allow", "high_split", "without --shape")
     assert_error(pelton("compile", "rates.onnx", "--shape", "x=5", "-o", "five.pelton"), 1, "reshape")  # neither fits
 
