@@ -67,6 +67,15 @@ TEST_CASE("slice, reverse, tile, pad, broadcast_to, concat") {
       check_node(cat("graph \"g\"(%a: ", t, "[2,16,3,4]", l, ", %b: ", t, "[2,32,3,4]", l,
                      ") { %y = concat(%a, %b) {axis = 1} : ", t, "[2,48,3,4]", l, " return %y }"),
                  {data(type, {2, 16, 3, 4}), data(type, {2, 32, 3, 4}, 2)});
+    check_node(cat("graph \"g\"(%x: ", t,
+                   "[2,9,5,6]{nhwc}) { %y = slice(%x) {axes = [1,-1], starts = dims[2,5], sizes = dims[4,3], "
+                   "steps = [1,-2]} : ",
+                   t, "[2,4,5,3]{nhwc} return %y }"),
+               {data(type, {2, 9, 5, 6})});
+    check_node(cat("graph \"g\"(%x: ", t,
+                   "[2,5,4,6]{nhwc}) { %y = pad(%x) {low = dims[0,1,2,-1], high = dims[0,3,-1,2]} : ", t,
+                   "[2,9,5,7]{nhwc} return %y }"),
+               {data(type, {2, 5, 4, 6})});
   }
 }
 

@@ -20,6 +20,22 @@ std::string refuse_plain(const ir::Graph& graph, ir::NodeId node, const device::
   return refuse_layouts(graph, node);
 }
 
+// Slices and pads go over channels-last tensors too, as they lie in memory.
+std::string refuse_layouts_but_nhwc(const ir::Graph& graph, ir::NodeId node) {
+  const ir::Type &x = graph.type(graph[node].inputs[0]), &y = graph.type(graph[node].outputs[0]);
+  if (!x.is_tensor() || x.layout.kind != ir::Layout::Kind::channels_last) return refuse_layouts(graph, node);
+  if (x.dtype == DType::string || is_sub_byte(x.dtype)) return cat("does not take ", x.str());
+  return y.layout == x.layout ? "" : "operand and result differ in layout";
+}
+std::string refuse_view_copy(const ir::Graph& graph, ir::NodeId node, const device::Target&) {
+  return graph[node].is("slice") ? refuse_layouts_but_nhwc(graph, node) : refuse_layouts(graph, node);
+}
+size_t physical_axis(int64_t axis, const TensorSpec& t) {
+  int64_t a = normal(axis, t.dims.size());
+  physical_dims(t.dims, t.layout, &a);
+  return static_cast<size_t>(a);
+}
+
 // A copy whose source starts at `start` (elements).
 std::unique_ptr<Kernel> copy_kernel(StridedCopy copy, int64_t start, int64_t width) {
   return make_kernel([copy = std::move(copy), start, width](const RunArgs& args) {
@@ -31,7 +47,9 @@ std::unique_ptr<Kernel> prepare_view_copy(const Instance& instance, const device
   const TensorSpec &x = instance.inputs[0], &y = instance.outputs[0];
   const ir::Node& n = instance.node();
   const size_t rank = x.dims.size();
-  const std::vector<int64_t> strides = row_major_strides(x.dims), to = row_major_strides(y.dims);
+  const Dims sizes = physical_dims(y.dims, y.layout);
+  const std::vector<int64_t> strides = row_major_strides(physical_dims(x.dims, x.layout)),
+                             to = row_major_strides(sizes);
   std::vector<int64_t> from = strides;
   int64_t start = 0;
   if (n.is("transpose")) {
@@ -41,7 +59,7 @@ std::unique_ptr<Kernel> prepare_view_copy(const Instance& instance, const device
     const ir::Ints &axes = n.get_ints("axes"), &steps = n.get_ints("steps");
     const Dims starts = instance.dims("starts");
     for (size_t i = 0; i < axes.size(); ++i) {
-      const auto a = static_cast<size_t>(normal(axes[i], rank));
+      const size_t a = physical_axis(axes[i], x);
       from[a] = strides[a] * steps[i];
       start += starts[i] * strides[a];
     }
@@ -58,7 +76,7 @@ std::unique_ptr<Kernel> prepare_view_copy(const Instance& instance, const device
     for (size_t d = 0; d < rank; ++d) from[skip + d] = x.dims[d] == 1 ? 0 : strides[d];
   }
   if (y.count() == 0) return make_kernel([](const RunArgs&) {});
-  return copy_kernel(StridedCopy(y.dims, from, to, width_of(x)), start, width_of(x));
+  return copy_kernel(StridedCopy(sizes, from, to, width_of(x)), start, width_of(x));
 }
 
 // y[r0, i0, r1, i1, ...] = x[i0, i1, ...]
@@ -117,20 +135,22 @@ std::unique_ptr<Kernel> prepare_concat(const Instance& instance, const device::T
 }
 
 std::string refuse_pad(const ir::Graph& graph, ir::NodeId node, const device::Target&) {
-  if (std::string why = refuse_layouts(graph, node); !why.empty()) return why;
+  if (std::string why = refuse_layouts_but_nhwc(graph, node); !why.empty()) return why;
   if (const std::string& mode = graph[node].get_text("mode"); mode != "constant")
     return cat("pads with constants only, not by '", mode, "'");
   return {};
 }
 std::unique_ptr<Kernel> prepare_pad(const Instance& instance, const device::Target&) {
   const TensorSpec &x = instance.inputs[0], &y = instance.outputs[0];
-  const Dims low = instance.dims("low");
-  const std::vector<int64_t> xs = row_major_strides(x.dims), ys = row_major_strides(y.dims);
-  Dims sizes;
+  const Dims low = instance.dims("low"), from_dims = physical_dims(x.dims, x.layout),
+             to_dims = physical_dims(y.dims, y.layout);
+  const std::vector<int64_t> xs = row_major_strides(from_dims), ys = row_major_strides(to_dims);
+  Dims sizes(from_dims.size());
   int64_t from = 0, to = 0;  // first element that is kept
-  for (size_t d = 0; d < x.dims.size(); ++d) {
-    const int64_t skip = std::max<int64_t>(0, -low[d]), begin = std::max<int64_t>(0, low[d]);
-    sizes.push_back(std::max<int64_t>(0, std::min(x.dims[d] - skip, y.dims[d] - begin)));
+  for (size_t i = 0; i < low.size(); ++i) {
+    const size_t d = physical_axis(static_cast<int64_t>(i), x);
+    const int64_t skip = std::max<int64_t>(0, -low[i]), begin = std::max<int64_t>(0, low[i]);
+    sizes[d] = std::max<int64_t>(0, std::min(from_dims[d] - skip, to_dims[d] - begin));
     from += skip * xs[d];
     to += begin * ys[d];
   }
@@ -152,7 +172,7 @@ std::unique_ptr<Kernel> prepare_pad(const Instance& instance, const device::Targ
 
 void add_movement(Registry& registry) {
   registry.add(
-      {"cpu.copy", {"transpose", "slice", "reverse", "broadcast_to"}, refuse_plain, prepare_view_copy});
+      {"cpu.copy", {"transpose", "slice", "reverse", "broadcast_to"}, refuse_view_copy, prepare_view_copy});
   registry.add({"cpu.tile_copies", {"tile"}, refuse_plain, prepare_tile});
   registry.add({"cpu.concat", {"concat"}, refuse_concat, prepare_concat});
   registry.add({"cpu.pad", {"pad"}, refuse_pad, prepare_pad});
