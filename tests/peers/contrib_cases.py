@@ -32,7 +32,7 @@ def angles(n, d):
 COS, SIN = angles(16, 4)
 COS8, SIN8 = angles(16, 8)
 
-# op, inputs (None: absent), attributes, number of outputs, absolute tolerance
+# op, inputs (None: absent), attributes, number of outputs (and of those that are defined and so compared), absolute tolerance
 CASES = [
     ("Gelu", [real(2, 5)], {}, 1, 1e-5),
     ("FastGelu", [real(2, 5), real(5)], {}, 1, 1e-5),
@@ -54,6 +54,20 @@ CASES = [
     ("GroupQueryAttention", [real(1, 1, 64), real(1, 1, 32), real(1, 1, 32), real(1, 2, 3, 16), real(1, 2, 3, 16),
                              np.array([3], np.int32), np.array(4, np.int32), COS8, SIN8],
      {"num_heads": 4, "kv_num_heads": 2, "do_rotary": 1, "local_window_size": 3}, 3, 1e-4),
+    # A buffer with room, sequences of unlike length in it, a share of each softmax for no key.
+    ("GroupQueryAttention", [real(2, 1, 64), real(2, 1, 32), real(2, 1, 32), real(2, 2, 6, 16), real(2, 2, 6, 16),
+                             np.array([5, 5], np.int32), np.array(6, np.int32), COS8, SIN8],
+     {"num_heads": 4, "kv_num_heads": 2, "do_rotary": 1}, 3, 1e-4),
+    ("GroupQueryAttention", [real(2, 1, 64), real(2, 1, 32), real(2, 1, 32), real(2, 2, 9, 16), real(2, 2, 9, 16),
+                             np.array([5, 3], np.int32), np.array(6, np.int32), COS8, SIN8],
+     {"num_heads": 4, "kv_num_heads": 2, "do_rotary": 1, "local_window_size": 4}, (3, 1), 1e-4),
+    ("GroupQueryAttention", [real(1, 3, 64), real(1, 3, 32), real(1, 3, 32), real(1, 2, 4, 16), real(1, 2, 4, 16),
+                             np.array([6], np.int32), np.array(7, np.int32)],
+     {"num_heads": 4, "kv_num_heads": 2, "smooth_softmax": 1}, 3, 1e-4),
+    ("GroupQueryAttention", [real(1, 3, 64), real(1, 3, 32), real(1, 3, 32), real(1, 2, 4, 16), real(1, 2, 4, 16),
+                             np.array([6], np.int32), np.array(7, np.int32), None, None, None, None, real(4)],
+     {"num_heads": 4, "kv_num_heads": 2}, 3, 1e-4),
+    ("Attention", [real(2, 4, 8), real(8, 24), real(24), np.array([4, 3, 0, 1], np.int32)], {"num_heads": 2}, 1, 1e-4),
     ("MultiHeadAttention", [real(1, 1, 8), real(1, 1, 8), real(1, 1, 8), None, None, None, real(1, 2, 5, 4), real(1, 2, 5, 4)],
      {"num_heads": 2}, 3, 1e-4),
     ("Attention", [real(1, 1, 8), real(8, 24), real(24), None, real(2, 1, 2, 3, 4)], {"num_heads": 2, "unidirectional": 1}, 2, 1e-4),
@@ -120,10 +134,11 @@ ML_CASES = [
 
 def model_of(op, inputs, attrs, count, atol, domain="com.microsoft"):
     """The model of a case, and its inputs by name; its results are o0, o1, ... of no type yet."""
+    made, compared = count if isinstance(count, tuple) else (count, count)
     names = [f"i{k}" if x is not None else "" for k, x in enumerate(inputs)]
-    node = helper.make_node(op, names, [f"o{k}" for k in range(count)], domain=domain, **attrs)
+    node = helper.make_node(op, names, [f"o{k}" for k in range(made)], domain=domain, **attrs)
     feeds = {n: x for n, x in zip(names, inputs) if n}
     info = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape) for n, x in feeds.items()]
-    graph = helper.make_graph([node], op, info, [onnx.ValueInfoProto(name=o) for o in node.output])
+    graph = helper.make_graph([node], op, info, [onnx.ValueInfoProto(name=o) for o in node.output[:compared]])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid(domain, 3 if domain == ML else 1)],
                              ir_version=9), feeds

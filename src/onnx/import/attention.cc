@@ -3,7 +3,6 @@
 #include "onnx/import/attention.h"
 
 #include <cmath>
-#include <limits>
 
 #include "onnx/import/helpers.h"
 #include "onnx/import/importer.h"
@@ -11,17 +10,6 @@
 
 namespace pelton::onnx {
 namespace {
-
-// A mask whose last axis is shorter than the keys leaves the rest out.
-ValueId widened_mask(NodeContext& c, ValueId mask, const Dim& keys) {
-  const Shape s = c.b.shape(mask);
-  if (s.empty() || s.back() == keys || s.back() == Dim(1)) return mask;
-  Shape low(s.size(), Dim(0)), high(s.size(), Dim(0));
-  high.back() = keys - s.back();
-  double out = c.b.dtype(mask) == DType::boolean ? 0 : -std::numeric_limits<double>::infinity();
-  return c.b.op("pad", {mask, c.b.like(mask, out)},
-                {{"low", low}, {"high", high}, {"mode", std::string("constant")}});
-}
 
 void attention(NodeContext& c) {
   AttentionCall call;

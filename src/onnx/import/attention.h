@@ -18,6 +18,7 @@ struct AttentionCall {
   // Position of query 0 among the keys, i64 broadcasting to [N,1,1,1]; absent: 0.
   ValueId offset;
   int64_t left = -1, right = -1;  // window around a query's position, -1: open
+  ValueId sink;  // scores [1,H,1,1] that take a share of each softmax and are no key; may be absent
   DType softmax_type = DType::f32;
 };
 
@@ -38,6 +39,8 @@ ValueId repeat_heads(NodeContext& c, ValueId x, int64_t times);
 // i64 positions 0, 1, ... shaped to broadcast along `axis` of rank 4.
 ValueId positions(NodeContext& c, const Dim& count, size_t axis);
 ValueId as_scalar(NodeContext& c, const Dim& d);  // i64 of rank 0
+// A mask whose last axis is shorter than the keys leaves the rest out.
+ValueId widened_mask(NodeContext& c, ValueId mask, const Dim& keys);
 // Where `allowed` is false the mask says minus infinity; combines with a bool or an added mask.
 ValueId both_masks(NodeContext& c, ValueId mask, ValueId allowed);
 

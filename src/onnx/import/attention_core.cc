@@ -35,6 +35,16 @@ ValueId as_scalar(NodeContext& c, const Dim& d) {
   return c.b.reshape(c.b.op("contents", {}, {{"dims", Shape{d}}}), {});
 }
 
+ValueId widened_mask(NodeContext& c, ValueId mask, const Dim& keys) {
+  const Shape s = c.b.shape(mask);
+  if (s.empty() || s.back() == keys || s.back() == Dim(1)) return mask;
+  Shape low(s.size(), Dim(0)), high(s.size(), Dim(0));
+  high.back() = keys - s.back();
+  double out = c.b.dtype(mask) == DType::boolean ? 0 : -std::numeric_limits<double>::infinity();
+  return c.b.op("pad", {mask, c.b.like(mask, out)},
+                {{"low", low}, {"high", high}, {"mode", std::string("constant")}});
+}
+
 ValueId both_masks(NodeContext& c, ValueId mask, ValueId allowed) {
   if (!allowed) return mask;
   if (!mask) return allowed;
@@ -68,7 +78,7 @@ AttentionResult attend(NodeContext& c, const AttentionCall& call, Scores scores)
   ValueId allowed = allowed_by_position(c, call, qs.at(2), ks.at(2));
   ValueId mask = both_masks(c, call.mask, allowed);
   DType t = c.b.dtype(call.q);
-  if (scores == Scores::none && at_least_f32(t) == call.softmax_type) {
+  if (scores == Scores::none && !call.sink && at_least_f32(t) == call.softmax_type) {
     Attrs attrs;
     if (call.scale != 0) attrs["scale"] = call.scale;
     if (call.softcap != 0) attrs["softcap"] = call.softcap;
@@ -96,7 +106,14 @@ AttentionResult attend(NodeContext& c, const AttentionCall& call, Scores scores)
   ValueId low = c.b.like(s, -std::numeric_limits<double>::infinity());
   if (mask) s = c.b.dtype(mask) == DType::boolean ? c.b.select(mask, s, low) : c.b.add(s, c.b.cast(mask, t));
   if (scores == Scores::biased) out.scores = s;
-  ValueId p = c.b.op("softmax", {c.b.cast(s, call.softmax_type)}, {{"axis", int64_t{-1}}});
+  ValueId all = s;
+  if (call.sink) {
+    Shape one = c.b.shape(s);
+    one.back() = 1;
+    all = concat(c, {s, c.b.broadcast_to(c.b.cast(call.sink, t), one)}, 3);
+  }
+  ValueId p = c.b.op("softmax", {c.b.cast(all, call.softmax_type)}, {{"axis", int64_t{-1}}});
+  if (call.sink) p = slice_axis(c, p, 3, 0, ks.at(2));
   if (mask) {  // a row with no key yields zeros, not NaN
     ValueId any = c.b.op("gt", {reduce(c, "reduce_max", s, {3}, true), low});
     p = c.b.select(any, p, c.b.like(p, 0));

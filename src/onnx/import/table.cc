@@ -58,6 +58,7 @@ const ImportTable& import_table() {
     add_training(t);
     add_attention(t);
     add_ms_transformer(t);
+    add_ms_attention(t);
     add_ms_quantize(t);
     add_ml_dense(t);
     add_ml_trees(t);

@@ -53,6 +53,7 @@ void add_loss(ImportTable& table);
 void add_training(ImportTable& table);
 void add_attention(ImportTable& table);
 void add_ms_transformer(ImportTable& table);
+void add_ms_attention(ImportTable& table);
 void add_ms_quantize(ImportTable& table);
 void add_ml_dense(ImportTable& table);
 void add_ml_trees(ImportTable& table);
