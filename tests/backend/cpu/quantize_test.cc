@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "backend/cpu/harness.h"
 #include "base/cat.h"
 
@@ -19,6 +21,19 @@ TEST_CASE("quantize and dequantize, one scale or one a channel") {
       check_node(cat("graph \"g\"(%x: ", type, d, ", %s: f32", s, ", %z: ", type, s,
                      ") { %y = dequantize(%x, %s, %z) {to = f32} : f32", d, " return %y }"),
                  {random(t, d, 1, 0, 120), scale, zero});
+    }
+}
+
+TEST_CASE("quantize takes NaN for its zero point and infinities for the ends of the range") {
+  Tensor x = random(DType::f32, {3, 50}, 1, -9, 9);
+  const double odd[] = {std::nan(""), HUGE_VAL, -HUGE_VAL, 1e30, -1e30, -0.0, 0.5, 1.5};
+  for (int64_t i = 0; i < 24; ++i) x.set_double(i * 5, odd[i % 8]);
+  for (const char* type : {"u8", "i8", "i16"})
+    for (const char* body : {"quantize(%x, %s, %z) {to = ", "quantize(%x, %s) {to = "}) {
+      const DType t = *dtype_from_name(type);
+      check_node(cat("graph \"g\"(%x: f32[3,50], %s: f32[], %z: ", type, "[]) { %y = ", body, type,
+                     "} : ", type, "[3,50] return %y }"),
+                 {x, random(DType::f32, {}, 2, 0.01, 0.1), random(t, {}, 3, 3, 20)});
     }
 }
 

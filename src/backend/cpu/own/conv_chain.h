@@ -4,10 +4,8 @@
 
 #include <limits>
 #include <string>
-#include <vector>
 
-#include "backend/cpu/tile/step.h"
-#include "backend/group.h"
+#include "backend/cpu/own/row_chain.h"
 
 namespace pelton::backend::cpu {
 
@@ -22,20 +20,14 @@ class ConvChain {
   // What the sums begin with, and the least they become; the rest of the group are steps.
   const float* bias(const RunArgs& args) const;
   float low() const { return low_; }
-  bool empty() const { return steps_.empty(); }
+  bool empty() const { return chain_.empty(); }
   // In place, on `count` elements of the result from `at` on.
   void run(const RunArgs& args, int64_t at, int64_t count) const;
 
  private:
-  struct Late {
-    StepFunction function = nullptr;
-    int input = -1;  // of the node: the second operand, as large as the result
-    int values = 0;  // or that many of imm are further operands
-    float imm[2] = {};
-  };
   GroupOperand bias_;
   float low_ = -std::numeric_limits<float>::infinity();
-  std::vector<Late> steps_;
+  RowChain chain_;
 };
 
 }  // namespace pelton::backend::cpu

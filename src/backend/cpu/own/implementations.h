@@ -6,10 +6,11 @@
 
 namespace pelton::backend::cpu {
 
-void add_channelwise(Registry& registry);   // a value a channel on channels-last tensors
-void add_max_pool(Registry& registry);      // with indices
-void add_row_norm(Registry& registry);      // layer_norm, rms_norm of f32 rows
-void add_fft(Registry& registry);           // of real lines, one-sided
-void add_grouped_conv(Registry& registry);  // convolutions in groups of few channels
+void add_byte_contraction(Registry& registry);  // exact 8-bit products without VNNI
+void add_channelwise(Registry& registry);       // a value a channel on channels-last tensors
+void add_max_pool(Registry& registry);          // with indices
+void add_row_norm(Registry& registry);          // layer_norm, rms_norm of f32 rows
+void add_fft(Registry& registry);               // of real lines, one-sided
+void add_grouped_conv(Registry& registry);      // convolutions in groups of few channels
 
 }  // namespace pelton::backend::cpu

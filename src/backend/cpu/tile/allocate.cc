@@ -10,9 +10,10 @@ namespace pelton::backend::cpu {
 void TileCompiler::add_sink(size_t output) {
   const ir::ValueId v = r_.outputs[output];
   Sink s;
-  s.reg = use(v);
+  s.reg = place(v).kind == Place::source ? use(v) : result(v);
   s.dtype = instance_.outputs[output].dtype;
-  s.store = store_function(s.dtype, target_.isa);
+  const bool whole = place(v).kind != Place::source && whole_[v.index] >= 0;
+  s.store = whole ? store_whole(s.dtype, target_.isa) : store_function(s.dtype, target_.isa);
   const Place::Kind kind = place(v).kind;
   s.row = kind == Place::row || kind == Place::squeezed;
   s.outer = strides_of(loops_, aligned(instance_.outputs[output].dims, kind == Place::squeezed),

@@ -17,6 +17,7 @@ TileCompiler::TileCompiler(const Region& region, const Instance& instance, const
     if (place(r_.outputs[i]).kind == Place::full) layout = instance.outputs[i].layout;
   loops_ = loops_of(space_, layout, analysis_.axes);
   reg_.assign(g_.value_count(), -1);
+  whole_ = reg_;
 }
 
 Program TileCompiler::run() {
@@ -25,7 +26,7 @@ Program TileCompiler::run() {
   for (ir::NodeId id : r_.nodes) emit(id);
   std::vector<int> results;
   for (ir::ValueId v : r_.outputs)
-    if (place(v).kind != Place::source && reg_[v.index] >= 0) results.push_back(reg_[v.index]);
+    if (place(v).kind != Place::source && result(v) >= 0) results.push_back(result(v));
   fuse_pairs(p_, results, target_.isa);
   for (size_t i = 0; i < r_.outputs.size(); ++i) add_sink(i);
   build_nest();
@@ -50,7 +51,27 @@ Dims TileCompiler::aligned(const Dims& dims, bool squeezed) const {
 }
 
 int TileCompiler::use(ir::ValueId v, bool squeezed, int64_t axis) {
-  if (place(v).kind != Place::source) return reg_[v.index];
+  if (place(v).kind == Place::source) return source(v, squeezed, axis, lane_of(dtype(v)));
+  if (reg_[v.index] < 0 && whole_[v.index] >= 0) set(v, convert(whole_[v.index], dtype(v)));
+  return reg_[v.index];
+}
+
+int TileCompiler::use_real(ir::ValueId v, int64_t axis) {
+  const bool is_source = place(v).kind == Place::source;
+  if (is_source && load_whole(dtype(v), target_.isa)) return source(v, false, axis, Lane::f32);
+  if (!is_source && whole_[v.index] >= 0) return whole_[v.index];
+  return convert(use(v, false, axis), DType::f32);
+}
+
+int TileCompiler::convert(int r, DType to) {
+  auto info = std::make_shared<WideInfo>();
+  info->lane = p_.registers[static_cast<size_t>(r)].lane;
+  info->dtype = to;
+  if (info->lane == lane_of(to)) return r;
+  return step(convert_step(info->lane, lane_of(to)), lane_of(to), {r}, 0, 0, info);
+}
+
+int TileCompiler::source(ir::ValueId v, bool squeezed, int64_t axis, Lane lane) {
   // Through reshapes to the bytes.
   ir::ValueId bytes = v;
   while (!input_of_.count(bytes.index) && role(g_[g_[bytes].producer]) == Role::reshape)
@@ -71,7 +92,6 @@ int TileCompiler::use(ir::ValueId v, bool squeezed, int64_t axis) {
     constant = g_[g_[bytes].producer].get_tensor("value");
     dims = concrete(place(v).shape);
   }
-  const Lane lane = lane_of(dtype(v));
   if (constant.defined() && constant.count() == 1 && lane != Lane::i64)
     return constant_register(lane, constant.get_double(0));
   Dims full(space_.size(), 1);  // one value lies along no axis, whatever its rank
@@ -79,13 +99,13 @@ int TileCompiler::use(ir::ValueId v, bool squeezed, int64_t axis) {
     full[static_cast<size_t>(axis)] = count;
   else if (count != 1)
     full = aligned(dims, squeezed);
-  auto key = std::make_pair(bytes.index, full);
+  auto key = std::make_tuple(bytes.index, full, lane);
   if (auto it = source_regs_.find(key); it != source_regs_.end()) return it->second;
   Source s;
   s.input = input;
   if (input < 0) s.constant = constant;
   s.dtype = dtype(v);
-  s.load = load_function(s.dtype, target_.isa);
+  s.load = lane == lane_of(s.dtype) ? load_function(s.dtype, target_.isa) : load_whole(s.dtype, target_.isa);
   s.outer = strides_of(loops_, full, layout);  // split by build_nest
   p_.sources.push_back(std::move(s));
   Register r;

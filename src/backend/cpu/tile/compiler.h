@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <map>
 #include <memory>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,10 @@ class TileCompiler {
   // The register of an operand; for inputs and constants one that reads it as the user aligns it: at the
   // right, without the reduced axes (squeezed), or a vector along `axis`.
   int use(ir::ValueId v, bool squeezed = false, int64_t axis = -1);
+  // The same as f32; integers of 8 and 16 bits are never anything else on the way.
+  int use_real(ir::ValueId v, int64_t axis = -1);
+  int source(ir::ValueId v, bool squeezed, int64_t axis, Lane lane);
+  int convert(int r, DType to);
   bool inner_is_one(const Dims& full) const;
   int constant_register(Lane lane, double value);
   int new_register(Lane lane, bool one);
@@ -36,6 +41,8 @@ class TileCompiler {
   int f32(Code code, std::initializer_list<int> in, double imm0 = 0, double imm1 = 0);
   int number(double v) { return constant_register(Lane::f32, v); }
   void set(ir::ValueId v, int r) { reg_[v.index] = r; }
+  // The register that stands for a result: of whole numbers as f32, if it has one.
+  int result(ir::ValueId v) const { return whole_[v.index] >= 0 ? whole_[v.index] : reg_[v.index]; }
 
   // emit.cc: the steps of a node.
   void emit(ir::NodeId id);
@@ -59,9 +66,10 @@ class TileCompiler {
   const Analysis analysis_;
   Dims space_;
   std::vector<Loop> loops_;
-  std::vector<int> reg_;  // by value index
+  std::vector<int> reg_;    // by value index
+  std::vector<int> whole_;  // likewise: f32 registers of values that are integers in range
   std::map<uint32_t, int> input_of_;
-  std::map<std::pair<uint32_t, Dims>, int> source_regs_;
+  std::map<std::tuple<uint32_t, Dims, Lane>, int> source_regs_;
   Program p_;
 };
 

@@ -172,33 +172,24 @@ void TileCompiler::emit_pointwise(const ir::Node& n) {
 // f32 throughout: quotients and products are rounded to f32 before a rounding to integers.
 void TileCompiler::emit_channelwise(const ir::Node& n) {
   const int64_t axis = parameter_axis(n, static_cast<int64_t>(space_.size()));
-  const int x = use(n.inputs[0]);
-  auto parameter = [&](size_t i) { return use(n.inputs[i], false, axis); };
-  auto convert = [&](int r, DType to) {
-    auto info = std::make_shared<WideInfo>();
-    info->lane = p_.registers[static_cast<size_t>(r)].lane;
-    info->dtype = to;
-    return info->lane == lane_of(to)
-               ? r
-               : step(convert_step(info->lane, lane_of(to)), lane_of(to), {r}, 0, 0, info);
-  };
-  const bool has_zero = n.inputs.size() > 2 && n.inputs[2];
-  const DType to = dtype(n.outputs[0]);
+  auto parameter = [&](size_t i) { return use_real(n.inputs[i], axis); };
+  const int x = use_real(n.inputs[0]);
   if (n.is("batch_norm")) {
     const int rstd = f32(Code::rsqrt, {f32(Code::add, {parameter(4), number(n.get_real("eps"))})});
     const int centred = f32(Code::sub, {x, parameter(3)});
     const int scaled = f32(Code::mul, {centred, f32(Code::mul, {rstd, parameter(1)})});
     return set(n.outputs[0], f32(Code::add, {scaled, parameter(2)}));
   }
+  const int zero = n.inputs.size() > 2 && n.inputs[2] ? parameter(2) : number(0);
   if (n.is("quantize") || n.is("requantize")) {
-    const Code scale = n.is("quantize") ? Code::div : Code::mul;
-    int y = f32(Code::round, {f32(scale, {convert(x, DType::f32), parameter(1)})});
-    if (has_zero) y = f32(Code::add, {y, convert(parameter(2), DType::f32)});
-    return set(n.outputs[0], convert(y, to));
+    const DType to = dtype(n.outputs[0]);
+    const int scaled = f32(n.is("quantize") ? Code::div : Code::mul, {x, parameter(1)});
+    const int y = f32(Code::to_range, {scaled, zero}, lowest(to), highest(to));
+    if (!store_whole(to, target_.isa)) return set(n.outputs[0], convert(y, to));
+    whole_[n.outputs[0].index] = y;
+    return;
   }
-  int y = convert(x, DType::f32);
-  if (has_zero) y = f32(Code::sub, {y, convert(parameter(2), DType::f32)});
-  set(n.outputs[0], f32(Code::mul, {y, parameter(1)}));
+  set(n.outputs[0], f32(Code::mul, {f32(Code::sub, {x, zero}), parameter(1)}));
 }
 
 void TileCompiler::emit_norm(const ir::Node& n) {

@@ -195,6 +195,13 @@ MAP2(add_gelu_tanh, gelu_tanh_ps(hn::Add(x, y)))
 MAP2(silu_mul, hn::Mul(silu_ps(x), y))
 MAP2(sigmoid_mul, hn::Mul(sigmoid_ps(x), y))
 MAP2(tanh_mul, hn::Mul(tanh_ps(x), y))
+void to_range_step(const Step& s, int64_t n) {
+  const VF low = splat(s.imm[0]), high = splat(s.imm[1]);
+  map2(s, n, [=](VF x, VF y) HWY_ATTR {
+    const VF whole = hn::IfThenElseZero(hn::Eq(x, x), hn::Round(x));
+    return hn::Min(hn::Max(hn::Add(whole, y), low), high);
+  });
+}
 MAP3(clamp, min_nan(max_nan(x, y), z))
 MAP3(norm, hn::Mul(hn::Sub(x, y), z))
 void sub_square_step(const Step& s, int64_t n) {
@@ -271,6 +278,7 @@ constexpr CodeStep kSteps[] = {{Code::neg, neg_step},
                                {Code::silu_mul, silu_mul_step},
                                {Code::sigmoid_mul, sigmoid_mul_step},
                                {Code::tanh_mul, tanh_mul_step},
+                               {Code::to_range, to_range_step},
                                {Code::clamp, clamp_step},
                                {Code::norm, norm_step},
                                {Code::eq, eq_step},

@@ -146,6 +146,28 @@ StoreFunction find_store(DType t) {
   }
 }
 
+template <class T>
+void store_whole_as(const void* lanes, void* to, int64_t stride, int64_t n) {
+  const auto* p = static_cast<const float*>(lanes);
+  T* out = static_cast<T*>(to);
+  if (stride == 1)
+    for (int64_t i = 0; i < n; ++i) out[i] = static_cast<T>(static_cast<int32_t>(p[i]));
+  else
+    for (int64_t i = 0; i < n; ++i) out[i * stride] = static_cast<T>(static_cast<int32_t>(p[i]));
+}
+LoadFunction find_whole_load(DType t) {
+  if (t == DType::u8) return load_as<uint8_t, float>;
+  if (t == DType::i8) return load_as<int8_t, float>;
+  if (t == DType::u16) return load_as<uint16_t, float>;
+  return t == DType::i16 ? load_as<int16_t, float> : nullptr;
+}
+StoreFunction find_whole_store(DType t) {
+  if (t == DType::u8) return store_whole_as<uint8_t>;
+  if (t == DType::i8) return store_whole_as<int8_t>;
+  if (t == DType::u16) return store_whole_as<uint16_t>;
+  return t == DType::i16 ? store_whole_as<int16_t> : nullptr;
+}
+
 }  // namespace pelton::backend::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -168,6 +190,12 @@ LoadFunction load_function(DType t, device::CpuIsa isa) {
 }
 StoreFunction store_function(DType t, device::CpuIsa isa) {
   return PELTON_SIMD_PICK(isa, find_store)(t);
+}
+LoadFunction load_whole(DType t, device::CpuIsa isa) {
+  return PELTON_SIMD_PICK(isa, find_whole_load)(t);
+}
+StoreFunction store_whole(DType t, device::CpuIsa isa) {
+  return PELTON_SIMD_PICK(isa, find_whole_store)(t);
 }
 
 }  // namespace pelton::backend::cpu

@@ -18,5 +18,8 @@ using LoadFunction = void (*)(const void* from, int64_t stride, void* lanes, int
 using StoreFunction = void (*)(const void* lanes, void* to, int64_t stride, int64_t n);
 LoadFunction load_function(DType dtype, device::CpuIsa isa);
 StoreFunction store_function(DType dtype, device::CpuIsa isa);
+// Integers of 8 and 16 bits as f32, and whole numbers in their range back; null for other types.
+LoadFunction load_whole(DType dtype, device::CpuIsa isa);
+StoreFunction store_whole(DType dtype, device::CpuIsa isa);
 
 }  // namespace pelton::backend::cpu

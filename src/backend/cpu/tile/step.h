@@ -57,6 +57,7 @@ enum class Code : uint8_t {
   max,
   min,
   prelu,
+  to_range,  // a rounded to nearest even (NaN: 0) + b, at least imm0 and at most imm1
   // three operands, f32
   multiply_add,  // a b + c
   clamp,         // min(max(a, b), c)
