@@ -58,3 +58,24 @@ TEST_CASE("exp, log, tanh, erf and sigmoid are within 2 ulp") {
     CHECK(worst <= 2);
   }
 }
+
+TEST_CASE("exp, sigmoid, SiLU and tanh of a value do not depend on what lies beside it") {
+  constexpr int64_t kCount = 4096;
+  for (Code code : {Code::exp, Code::sigmoid, Code::silu, Code::tanh}) {
+    std::vector<float> x(kCount), alone(kCount), beside(2 * kCount), y(2 * kCount);
+    for (int64_t i = 0; i < kCount; ++i) {
+      x[i] = static_cast<float>(i - kCount / 2) * 0.0424f;
+      beside[2 * i] = x[i];
+      beside[2 * i + 1] = i % 2 ? 1e4f : -1e4f;  // beyond what gives a normal number
+    }
+    Step s;
+    s.in[0] = x.data();
+    s.out = alone.data();
+    f32_step(code, device::detect_cpu().isa)(s, kCount);
+    s.in[0] = beside.data();
+    s.out = y.data();
+    f32_step(code, device::detect_cpu().isa)(s, 2 * kCount);
+    for (int64_t i = 0; i < kCount; ++i)
+      CHECK(std::bit_cast<uint32_t>(alone[i]) == std::bit_cast<uint32_t>(y[2 * i]));
+  }
+}
