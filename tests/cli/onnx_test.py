@@ -83,27 +83,35 @@ def test_shapes(pelton, model):
 
 
 def test_sizes_computed_in_floats_from_a_shape(pelton, tmp_path):
-    """The resize of torchvision's detectors: known once --shape has fixed the picture, refused with that advice else."""
+    """The resize of torchvision's detectors: the run computes the sizes, --shape makes them known beforehand. Parts of a split likewise."""
     nodes = [helper.make_node("Shape", ["x"], ["s"]), helper.make_node("Cast", ["s"], ["f"], to=TensorProto.FLOAT),
              helper.make_node("Mul", ["f", "scale"], ["g"]), helper.make_node("Floor", ["g"], ["h"]),
              helper.make_node("Cast", ["h"], ["sizes"], to=TensorProto.INT64),
              helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], name="shrink", mode="nearest", nearest_mode="floor",
-                              coordinate_transformation_mode="asymmetric")]
-    graph = helper.make_graph(nodes, "shrink", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["h", "w"])],
-                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-                              [numpy_helper.from_array(np.array([0.5, 0.5], np.float32), "scale")])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "shrink.onnx")
-    x = np.arange(24, dtype=np.float32).reshape(4, 6)
-    np.save(tmp_path / "x.npy", x)
-    for options in ([], ["--shape", "x=1:4:9x6"]):
-        assert_error(pelton("compile", "shrink.onnx", *options), 1, "the sizes must be known when the model is read", "shrink", "--shape x=")
-    assert pelton("compile", "shrink.onnx", "--shape", "x=4x6", "-o", "shrink.pelton").code == 0
-    for command in (["run", "shrink.pelton"], ["run", "shrink.onnx", "--shape", "x=4x6"]):
-        assert pelton(*command, "--input", "x=x.npy", "--output-dir", "out").code == 0
-        assert (np.load(tmp_path / "out/y.npy") == x[::2, ::2]).all()
-    assert pelton("inspect", "shrink.onnx", "--shape", "x=4x6").code == 0
-    assert pelton("verify", "shrink.onnx", "--shape", "x=4x6").code == 0
-    assert pelton("bench", "shrink.onnx", "--shape", "x=4x6", "--iterations", "3").code == 0
+                              coordinate_transformation_mode="asymmetric"),
+             helper.make_node("Split", ["x", "sizes"], ["first", "second"], axis=0)]
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("y", "first", "second")]
+    graph = helper.make_graph(nodes, "shrink", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["h", "w"])], values,
+                              [numpy_helper.from_array(np.array([0.5, 0.25], np.float32), "scale")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), tmp_path / "shrink.onnx")
+    shape = ["--shape", "x=4x8"]
+    assert pelton("compile", "shrink.onnx", *shape, "-o", "fixed.pelton").code == 0
+    assert pelton("compile", "shrink.onnx", "-o", "open.pelton").code == 0
+    assert pelton("compile", "shrink.onnx", "--shape", "x=1:4:9x8", "-o", "range.pelton").code == 0
+    commands = [["fixed.pelton"], ["open.pelton"], ["range.pelton"], ["shrink.onnx"], ["shrink.onnx", *shape]]
+    for h, w in ((4, 8), (8, 16)):
+        x = np.arange(h * w, dtype=np.float32).reshape(h, w)
+        np.save(tmp_path / "x.npy", x)
+        for command in commands if h == 4 else commands[1:2]:
+            result = pelton("run", *command, "--input", "x=x.npy", "--output-dir", "out")
+            assert result.code == 0, result.err
+            assert (np.load(tmp_path / "out/y.npy") == x[::2, ::4]).all()
+            assert (np.load(tmp_path / "out/first.npy") == x[:h // 2]).all() and (np.load(tmp_path / "out/second.npy") == x[h // 2:]).all()
+    assert pelton("inspect", "shrink.onnx", *shape).code == 0
+    assert pelton("verify", "shrink.onnx", *shape).code == 0
+    assert pelton("verify", "open.pelton", *shape).code == 0
+    np.save(tmp_path / "x.npy", np.zeros((4, 16), np.float32))
+    assert_error(pelton("run", "open.pelton", "--input", "x=x.npy"), 1, "slice")  # parts of 2 and 4 from 4 rows
 
 
 def test_damaged_models(pelton, model, tmp_path):

@@ -298,33 +298,89 @@ TEST_CASE("an input without a shape asks for one and takes it") {
   CHECK(m.import(options).type(m.import(options).outputs[0]).str() == "f32[2,x.1]");
 }
 
-TEST_CASE("fixed sizes are numbers wherever their name occurs, and what is computed from them is known") {
+namespace {
+
+// y = x resized to half its width, the sizes being computed in floats from its shape; z takes another input
+// of that width.
+ModelText halved() {
   ModelText m;
   m.input("x", {sym("N"), sym("H")}).input("other", {sym("H")}).input("free", {sym("F")}).output("y");
   m.initializer("half", from_doubles(DType::f32, {2}, {1, 0.5})).output("z");
   m.node("Shape", {"x"}, {"s"}).node("Cast", {"s"}, {"f"}, {onnx::attr("to", int64_t{1})});
   m.node("Mul", {"f", "half"}, {"g"}).node("Cast", {"g"}, {"sizes"}, {onnx::attr("to", int64_t{7})});
-  m.node("Resize", {"x", "", "", "sizes"}, {"y"})
-      .node("Concat", {"other", "free"}, {"z"}, {onnx::attr("axis", int64_t{0})});
-  expect_error(ErrorCode::bad_shape, {"the sizes must be known", "the_Resize", "--shape x=NxH"},
-               [&] { m.import(); });
+  m.node("Resize", {"x", "", "", "sizes"}, {"y"});
+  return m.node("Concat", {"other", "free"}, {"z"}, {onnx::attr("axis", int64_t{0})});
+}
+
+}  // namespace
+
+TEST_CASE("fixed sizes are numbers wherever their name occurs, and what is computed from them is known") {
+  const ModelText m = halved();
   onnx::ImportOptions options;
   options.fixed_sizes["x"] = {2, 10};
   ir::Graph g = m.import(options);
   CHECK(g.type(g.outputs[0]).str() == "f32[2,5]");
   CHECK(g.type(g.outputs[1]).str() == "f32[F + 10]");
-  options.fixed_sizes["x"] = {std::nullopt, 10};
-  expect_error(ErrorCode::bad_shape, {"--shape x=Nx10,"}, [&] { m.import(options); });
+  CHECK(count_ops(g, "dynamic_fill") == 0);
   options.fixed_sizes["x"] = {2};
   expect_error(ErrorCode::bad_shape, {"input 'x' has rank 2, not 1"}, [&] { m.import(options); });
   options.fixed_sizes = {{"x", {2, 10}}, {"other", {9}}};
   expect_error(ErrorCode::bad_shape, {"(H) cannot be", "must agree"}, [&] { m.import(options); });
   options.fixed_sizes = {{"q", {2}}};
   expect_error(ErrorCode::bad_name, {"no input 'q'", "'x', 'other', 'free'"}, [&] { m.import(options); });
+}
 
-  ModelText values;  // no --shape helps
-  values.input("x", {2, sym("H")}).input("sizes", {2}, DType::i64).output("y");
-  values.node("Resize", {"x", "", "", "sizes"}, {"y"});
-  expect_error(ErrorCode::bad_shape, {"the sizes must be known", "values of a run"},
-               [&] { values.import(); });
+TEST_CASE("sizes that follow from values of a run become symbols, known entries beside them stay") {
+  ir::Graph g = halved().import();
+  const Shape& y = g.type(g.outputs[0]).shape;
+  CHECK(y.size() == 2);
+  CHECK(y[0].as_symbol());
+  CHECK_FALSE(y[0] == sym("N"));
+
+  ModelText lists;  // the sizes are put together of known and unknown ones
+  lists.input("x", {sym("N"), 3, sym("H")})
+      .input("wanted", {}, DType::i64)
+      .output("y")
+      .output("a")
+      .output("b");
+  lists.initializer("one", from_ints(DType::i64, {1}, {1}))
+      .initializer("zero", from_ints(DType::i64, {1}, {0}));
+  lists.initializer("two", from_ints(DType::i64, {1}, {2}));
+  lists.node("Unsqueeze", {"wanted", "zero"}, {"w"}).node("Shape", {"x"}, {"s"});
+  lists.node("Slice", {"s", "zero", "two"}, {"nc"})
+      .node("Concat", {"nc", "w"}, {"sizes"}, {onnx::attr("axis", int64_t{0})});
+  lists.node("Resize", {"x", "", "", "sizes"}, {"y"});
+  lists.node("Concat", {"one", "w"}, {"parts"}, {onnx::attr("axis", int64_t{0})});
+  lists.node("Split", {"x", "parts"}, {"a", "b"}, {onnx::attr("axis", int64_t{2})});
+  g = lists.import();
+  const Shape& resized = g.type(g.outputs[0]).shape;
+  CHECK(resized[0] == sym("N"));
+  CHECK(resized[1] == Dim(3));
+  CHECK(g.type(g.outputs[1]).str() == "f32[N,3,1]");
+  CHECK(g.type(g.outputs[2]).shape[2].as_symbol());
+
+  ModelText strides;  // (H - 1) / 16 + 1, as exporters write the sizes of a strided layer
+  strides.input("x", {sym("H")}).output("y").initializer("k", from_ints(DType::i64, {1}, {16}));
+  strides.initializer("one", from_ints(DType::i64, {1}, {1}));
+  strides.node("Shape", {"x"}, {"s"}).node("Sub", {"s", "one"}, {"t"}).node("Div", {"t", "k"}, {"u"});
+  strides.node("Add", {"u", "one"}, {"v"}).node("ConstantOfShape", {"v"}, {"y"});
+  g = strides.import();
+  CHECK(count_ops(g, "dynamic_fill") == 0);
+  const Dim size = g.type(g.outputs[0]).shape[0];
+  for (auto [h, want] : {std::pair{0, 1}, {1, 1}, {16, 1}, {17, 2}, {33, 3}})
+    CHECK(size.eval({{"H", h}}) == want);
+}
+
+TEST_CASE("a value that must be known and is not: the message says which sizes to fix, or that none helps") {
+  auto scaled = [](bool by_shape) {
+    ModelText m;
+    m.input("x", {2, sym("H")}).input("wanted", {2}).output("y");
+    m.node("Shape", {"x"}, {"s"}).node("Cast", {"s"}, {"f"}, {onnx::attr("to", int64_t{1})});
+    m.node("Sqrt", {by_shape ? "f" : "wanted"}, {"scales"});
+    return m.node("Resize", {"x", "", "scales"}, {"y"});
+  };
+  expect_error(ErrorCode::bad_shape, {"the scales must be known", "the_Resize", "--shape x=2xH"},
+               [&] { scaled(true).import(); });
+  expect_error(ErrorCode::bad_shape, {"the scales must be known", "values of a run"},
+               [&] { scaled(false).import(); });
 }

@@ -57,6 +57,8 @@ void infer_pointwise(InferContext& c) {
              y.range(c.ranges()).min > 0)
       out.push_back(op.name == "div" ? Dim::floor_div(x, y)
                                      : Dim::mod(x, y));  // truncation is floor when neither is negative
+    else if (op.name == "div" && y.is_const() && y.value() > 0 && x.range(c.ranges()).min > -y.value())
+      out.push_back(Dim::floor_div(Dim::max(x, 0), y.value()));  // what is above -y is 0
     else
       return;
   }

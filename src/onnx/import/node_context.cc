@@ -6,6 +6,7 @@
 #include "onnx/import/constant_value.h"
 #include "onnx/import/importer.h"
 #include "onnx/import/remedy.h"
+#include "onnx/import/run_sizes.h"
 
 namespace pelton::onnx {
 
@@ -164,6 +165,13 @@ Contents NodeContext::need_contents(size_t i, std::string_view what) {
   Contents out;
   for (int64_t x : need_ints(i, what)) out.emplace_back(x);
   return out;
+}
+
+Contents NodeContext::sizes_in(size_t i, std::string_view what) {
+  const ValueId v = in(i);
+  if (auto known = contents_of(v)) return *known;
+  if (constant_value(b.graph(), v, importer.known_inputs(b.graph()))) return to_shape(need_ints(i, what));
+  return run_sizes(*this, v, what);
 }
 
 Ints NodeContext::need_ints(size_t i, std::string_view what) {

@@ -64,6 +64,9 @@ class NodeContext {
   // fixed to them. Else bad_shape.
   Tensor need_value(ValueId v, std::string_view what);
   Contents need_contents(size_t i, std::string_view what);
+  // Sizes in input `i`: known ones, given ones as in need_value, else symbols that the run learns
+  // (run_sizes.h).
+  Contents sizes_in(size_t i, std::string_view what);
   // Input `i` as integers known at import, else bad_shape naming it.
   Ints need_ints(size_t i, std::string_view what);
   double need_real(size_t i, std::string_view what);

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "onnx/import/helpers.h"
+#include "onnx/import/run_sizes.h"
 #include "onnx/import/table.h"
 
 namespace pelton::onnx {
@@ -29,7 +30,9 @@ Dim scaled(NodeContext& c, const Dim& size, double scale) {
     if (std::fabs(p / static_cast<double>(q) - scale) < 1e-7 * scale)
       return Dim::floor_div(size * static_cast<int64_t>(p), q);
   }
-  return c.need_const(size, cat("a size that is scaled by ", scale));
+  ValueId exact = c.b.cast(c.b.op("contents", {}, {{"dims", Shape{size}}}), DType::f64);
+  ValueId cut = c.b.op("floor", {c.b.mul(exact, c.b.scalar(DType::f64, scale))});
+  return run_sizes(c, c.b.cast(cut, DType::i64), "the sizes").at(0);
 }
 
 struct Request {
@@ -105,7 +108,8 @@ void resize(NodeContext& c) {
   if (by_scale) {
     r = from_scales(c, x, axes, to_doubles(c.need_value(c.in(scales_at), "the scales")));
   } else {
-    r = from_sizes(c, x, axes, c.need_contents(3, "the sizes"));
+    const bool stretches = c.get_text("keep_aspect_ratio_policy", "stretch") == "stretch";
+    r = from_sizes(c, x, axes, stretches ? c.sizes_in(3, "the sizes") : c.need_contents(3, "the sizes"));
   }
   std::string coordinates =
       c.get_text("coordinate_transformation_mode", c.opset < 11 ? "asymmetric" : "half_pixel");
@@ -149,7 +153,7 @@ void grid_sample(NodeContext& c) {
 }
 
 void affine_grid(NodeContext& c) {
-  Contents size = c.need_contents(1, "the size");
+  Contents size = c.sizes_in(1, "the size");
   c.out(0, c.b.op("affine_grid", {c.in(0)},
                   {{"dims", Shape(size)}, {"align_corners", c.get_int("align_corners", 0) != 0}}));
 }

@@ -112,7 +112,7 @@ void split(NodeContext& c) {
     if (c.opset < 13) {
       sizes = to_shape(c.get_ints("split"));
     } else {
-      sizes = Shape(c.need_contents(1, "the sizes"));
+      sizes = Shape(c.sizes_in(1, "the sizes"));
     }
     if (sizes.size() != c.output_count())
       c.refuse(ErrorCode::bad_shape, cat("has ", c.output_count(), " outputs and ", sizes.size(), " sizes"));

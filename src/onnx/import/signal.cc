@@ -47,7 +47,7 @@ void stft(NodeContext& c) {
 
 // a - b cos(2 pi n / N) + d cos(4 pi n / N), N the size, one less when not periodic.
 void window(NodeContext& c, double a, double b, double d) {
-  const Dim n = c.need_contents(0, "the window size").at(0);
+  const Dim n = c.sizes_in(0, "the window size").at(0);
   ValueId i = c.b.op("iota", {}, {{"dims", Shape{n}}, {"axis", int64_t{0}}, {"dtype", DType::f64}});
   Dim period = c.get_int("periodic", 1) != 0 ? n : n - 1;
   ValueId turns = c.b.cast(c.b.reshape(c.b.op("contents", {}, {{"dims", Shape{period}}}), {}), DType::f64);
