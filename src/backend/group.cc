@@ -22,8 +22,8 @@ bool among(std::string_view name, const std::string_view (&names)[N]) {
 
 class Parser {
  public:
-  Parser(const ir::Graph& outer, ir::NodeId node, const Instance* instance, bool takes_gate)
-      : outer_(outer), outer_node_(outer[node]), instance_(instance), takes_gate_(takes_gate) {
+  Parser(const ir::Graph& outer, ir::NodeId node, const Instance* instance, GroupExtras extras)
+      : outer_(outer), outer_node_(outer[node]), instance_(instance), extras_(extras) {
     fused_ = outer_node_.is("fused");
     g_ = fused_ ? &outer_node_.get_graph("body") : &outer;
     out_.graph = g_;
@@ -37,7 +37,7 @@ class Parser {
     if (!fused_) return std::move(out_);
     if (!find_output()) return refuse("yields more than one result");
     seen_ = 1;
-    if (takes_gate_ && !out_.operands[0].present()) take_gate(main.inputs[0]);
+    if (extras_.gate && !out_.operands[0].present()) take_gate(main.inputs[0]);
     for (const GroupOperand& o : out_.operands)
       if (!o.present() && &o - out_.operands.data() < 2)
         return refuse("computes an operand of its contraction");
@@ -221,8 +221,13 @@ class Parser {
     const std::string_view op = n.op->name;
     GroupOperand other = operand(n.inputs[1 - side]);
     if (!other.present()) return stop(n, "has an operand that is computed in the body");
-    if (g_->type(n.inputs[0]).dtype == DType::i32) return stop(n, "works on integer sums");
     if (g_->type(n.outputs[0]).shape != g_->type(current_).shape) return stop(n, "broadcasts the result");
+    if (g_->type(n.inputs[0]).dtype == DType::i32) {
+      if (!extras_.sums || op != "add" || !out_.steps.empty() || out_.sums.present())
+        return stop(n, "works on integer sums");
+      out_.sums = std::move(other);
+      return;
+    }
     const bool commutes = op == "add" || op == "mul" || op == "max" || op == "min";
     float c;
     if (const bool constant = scalar(other, c); constant && op != "max" && op != "min" && op != "prelu") {
@@ -292,7 +297,7 @@ class Parser {
   const ir::Graph& outer_;
   const ir::Node& outer_node_;
   const Instance* instance_;
-  const bool takes_gate_;
+  const GroupExtras extras_;
   const ir::Graph* g_ = nullptr;
   bool fused_ = false;
   ir::ValueId current_;
@@ -302,8 +307,8 @@ class Parser {
 
 }  // namespace
 
-Group parse_group(const ir::Graph& graph, ir::NodeId node, const Instance* instance, bool takes_gate) {
-  return Parser(graph, node, instance, takes_gate).run();
+Group parse_group(const ir::Graph& graph, ir::NodeId node, const Instance* instance, GroupExtras extras) {
+  return Parser(graph, node, instance, extras).run();
 }
 
 bool is_bias(const GroupStep& step, size_t rank, size_t channel_axis) {

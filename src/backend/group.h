@@ -36,6 +36,7 @@ struct Group {
   ir::NodeId main;
   std::vector<GroupOperand> operands;  // of main
   GroupOperand gate;  // factor of operands[0] before main reads it, one number an image and channel
+  GroupOperand sums;  // integers that are added to integer results of main before the first step
   std::vector<GroupStep> steps;
   DType result = DType::f32;
   size_t output = 0;  // of the outer node: what the chain yields; others are further results of main
@@ -43,10 +44,13 @@ struct Group {
   const ir::Node& node() const { return (*graph)[main]; }
 };
 
-// `node` is a contraction, or a fused node around one. Only where `takes_gate` may a product with one number
-// an image and channel stand in front of it.
+// What may stand in a group besides: Group::gate, Group::sums.
+struct GroupExtras {
+  bool gate = false, sums = false;
+};
+// `node` is a contraction, or a fused node around one.
 Group parse_group(const ir::Graph& graph, ir::NodeId node, const Instance* instance = nullptr,
-                  bool takes_gate = false);
+                  GroupExtras extras = {});
 
 // Whether the step adds one value a channel to a result of this rank: usable as a bias where it comes first.
 bool is_bias(const GroupStep& step, size_t rank, size_t channel_axis);

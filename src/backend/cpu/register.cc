@@ -25,6 +25,7 @@ void register_cpu(Registry& registry) {
   cpu::add_column_reduce(registry);
   cpu::add_channelwise(registry);
   cpu::add_row_norm(registry);
+  cpu::add_dynamic_quantize(registry);
   cpu::add_tile_programs(registry);
   cpu::add_own_contraction(registry);
   cpu::add_attention(registry);

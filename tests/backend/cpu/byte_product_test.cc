@@ -144,6 +144,34 @@ TEST_CASE("what follows 8-bit sums runs with them: scales, activations, residual
     }
 }
 
+TEST_CASE("biases of integers and scales that a run computes are part of the 8-bit product") {
+  if (!has_avx2()) return;
+  for (const Dims& d : {Dims{3, 20, 40}, Dims{70, 64, 700}})
+    for (bool channels : {false, true}) {
+      const Dims a = {d[0], d[1]}, w = {d[1], d[2]}, y = {d[0], d[2]}, c = channels ? Dims{d[2]} : Dims{};
+      std::string bias;
+      for (int64_t i = 0; i < d[2]; ++i) append(bias, cat(i ? ", " : "", i * 997 - 90000));
+      const std::string head = cat("%x: u8", a, ", %w: i8", w, ", %b: i32[", d[2], "], %z: u8[], %s: f32", c,
+                                   ", %v: u8[]"),
+                        outer = cat("graph \"g\"(%x: u8", a, ", %z: u8[], %s: f32", c, ") { ",
+                                    constant("w", "i8", w), "%b = constant() {value = tensor<i32[", d[2],
+                                    "]>{", bias, "}} : i32[", d[2],
+                                    "] %v = constant() {value = tensor<u8[]>{131}} : u8[] ");
+      const std::vector<Tensor> inputs = {bytes("u8", a), bytes("u8", {}),
+                                          random(DType::f32, c, 3, 0.0005, 0.001)};
+      const std::string sums = cat("%0 = matmul(%x, %w, %z) : i32", y, " %1 = add(%0, %b) : i32", y);
+      for (const auto& [steps, type] :
+           {std::pair{cat("%2 = requantize(%1, %s, %v) {axis = 1, to = u8} : u8", y), cat("u8", y)},
+            {cat("%3 = cast(%1) {to = f32} : f32", y, " %2 = mul(%3, %s) : f32", y), cat("f32", y)}}) {
+        const std::string text =
+            cat(outer, "%o = fused(%x, %w, %b, %z, %s, %v) {body = graph \"b\"(", head, ") { ", sums, " ",
+                steps, " return %2 }, kind = \"matmul\"} : ", type, " return %o }");
+        if (!channels && type[0] == 'u') continue;  // one scale that a run computes comes as a factor
+        check_node(text, inputs, {.implementation = "cpu.int8", .exact = type[0] == 'u'}, Measure::absolute);
+      }
+    }
+}
+
 TEST_CASE("what cpu.int8 does not take says why") {
   if (!has_avx2()) return;
   const auto why = [](const std::string& text) { return refusal(ir::parse_graph(text), "cpu.int8"); };

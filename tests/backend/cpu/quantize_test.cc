@@ -37,6 +37,18 @@ TEST_CASE("quantize takes NaN for its zero point and infinities for the ends of 
     }
 }
 
+TEST_CASE("dynamic_quantize finds the range of any number of values") {
+  for (const Dims& d : {Dims{}, Dims{0}, Dims{1}, Dims{3, 77}, Dims{40, 1000}})
+    for (const char* type : {"f32", "f16", "bf16"})
+      for (const auto& [low, high] : {std::pair{-3.0, 9.0}, {1.0, 2.0}, {-5.0, -1.0}, {0.0, 0.0}}) {
+        Tensor x = random(*dtype_from_name(type), d, 1, low, high);
+        if (x.count() > 100) x.set_double(50, std::nan(""));
+        check_node(cat("graph \"g\"(%x: ", type, d, ") { %y, %s, %z = dynamic_quantize(%x) : u8", d,
+                       ", f32[], u8[] return %y, %s, %z }"),
+                   {x}, {.implementation = "cpu.dynamic_quantize", .exact = true});
+      }
+}
+
 TEST_CASE("one scale serves values of any rank, whatever axis the node names") {
   for (const Dims& d : {Dims{}, Dims{7}, Dims{3, 5}})
     for (const Dims& s : {Dims{}, Dims{1}}) {

@@ -23,14 +23,14 @@ bool single(const Shape& shape) {
   return true;
 }
 
-// Operands of the product by their roles; conv has a bias in the middle.
+// Operands of the product by their roles; conv has a bias in the middle, or sums are added to its results.
 struct Roles {
   GroupOperand x, w, bias, x_zero, w_zero;
   bool conv;
   explicit Roles(const Group& group) : conv(group.node().is("conv")) {
     x = operand(group, 0);
     w = operand(group, 1);
-    if (conv) bias = operand(group, 2);
+    bias = conv && operand(group, 2).present() ? operand(group, 2) : group.sums;
     x_zero = operand(group, conv ? 3 : 2);
     w_zero = operand(group, conv ? 4 : 3);
   }
@@ -49,7 +49,7 @@ std::string refuse_conv(const Group& group, const ir::Type& x, const ir::Type& y
 
 std::string refuse(const ir::Graph& graph, ir::NodeId node, const device::Target& target) {
   if (target.isa < device::CpuIsa::avx2) return "needs AVX2";
-  const Group group = parse_group(graph, node);
+  const Group group = parse_group(graph, node, nullptr, {.sums = true});
   if (!group.reason.empty()) return group.reason;
   const ir::Node& n = group.node();
   if (!n.is("conv") && !n.is("matmul")) return "is not around a conv or matmul";
@@ -63,7 +63,11 @@ std::string refuse(const ir::Graph& graph, ir::NodeId node, const device::Target
     return "needs constant 8-bit weights";
   if (r.x_zero.present() && !single(r.x_zero.shape)) return "has more than one zero point on the left";
   if (r.w_zero.present() && !r.w_zero.constant.defined()) return "has computed zero points of the weights";
+  const size_t axis = r.conv ? 1 : y.rank() - 1;
   if (r.bias.present() && !r.bias.constant.defined()) return "has a computed bias";
+  if (group.sums.present() && (r.conv && operand(group, 2).present())) return "has two biases";
+  if (group.sums.present() && !lies_along(group.sums.shape, y.rank(), axis))
+    return "has a bias that is not one an output";
   if (r.conv) {
     if (std::string why = refuse_conv(group, x, y); !why.empty()) return why;
   } else {
@@ -77,7 +81,7 @@ std::string refuse(const ir::Graph& graph, ir::NodeId node, const device::Target
   if (group.result == DType::i32 && !group.steps.empty()) return "computes in integers behind the sums";
   if (!byte(group.result) && group.result != DType::f32 && group.result != DType::i32)
     return cat("does not yield ", name(group.result));
-  return RowChain::refuse(group, 0, graph, node, r.conv ? 1 : y.rank() - 1);
+  return RowChain::refuse(group, 0, graph, node, axis);
 }
 
 ByteProblem problem_of(const Group& group, const Instance& instance) {
@@ -122,7 +126,7 @@ ByteProblem problem_of(const Group& group, const Instance& instance) {
 }
 
 std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& target) {
-  const Group group = parse_group(instance.graph, instance.id, &instance);
+  const Group group = parse_group(instance.graph, instance.id, &instance, {.sums = true});
   PELTON_CHECK(group.reason.empty(), group.reason);
   if (instance.outputs[0].count() == 0) return make_kernel([](const RunArgs&) {});
   return make_byte_product(group, instance, problem_of(group, instance), target);

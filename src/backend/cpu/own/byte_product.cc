@@ -33,7 +33,8 @@ class ByteProduct final : public Kernel {
     at_once_ = std::clamp<int64_t>(kWidened / std::max<int64_t>(1, image_), 1, p_.images);
     for (const ByteWeights::Tap& tap : weights_.taps)
       taps_.push_back(((tap.at[0] * p_.padded[1] + tap.at[1]) * p_.padded[2] + tap.at[2]) * p_.channels);
-    chain_.take(group, 0, weights_.channel_of, target.isa);
+    const size_t rank = instance.outputs[0].dims.size();
+    chain_.take(group, 0, weights_.channel_of, rank, group.node().is("conv") ? 1 : rank - 1, target.isa);
     choose_units();
   }
 

@@ -63,7 +63,8 @@ ByteWeights pack_byte_weights(const ByteProblem& p) {
     for (int64_t c = 0; c < out.columns; ++c) out.channel_of.push_back(c < each ? g * each + c : -1);
   if (p.bias.constant.defined())
     for (int64_t c : out.channel_of)
-      out.bias.push_back(c < 0 ? 0 : static_cast<int32_t>(p.bias.constant.get_int(c)));
+      out.bias.push_back(
+          c < 0 ? 0 : static_cast<int32_t>(p.bias.constant.get_int(p.bias.constant.count() == 1 ? 0 : c)));
 
   const Reader weight(p);
   const int64_t taps = out.tap_count(), panels = out.columns / kByteColumns;

@@ -26,8 +26,9 @@ std::string refuse_conv_chain(const Group& group, const ir::Graph& graph, ir::No
   if (own_bias && group.graph->type(n.inputs[2]).dtype != DType::f32) return "has a bias of another type";
   const size_t first = !own_bias && !group.steps.empty() && is_bias(group.steps[0], y.shape.size(), 1);
   for (size_t i = first; i < group.steps.size(); ++i)
-    if (const GroupOperand& o = group.steps[i].operand; o.constant.defined() && o.constant.count() != 1)
-      return cat("has a constant operand of ", group.steps[i].op);
+    if (const GroupOperand& o = group.steps[i].operand;
+        o.constant.defined() ? o.constant.count() != 1 : o.present() && !(o.shape == y.shape))
+      return cat("has an operand of ", group.steps[i].op, " that is not like the result");
   return RowChain::refuse(group, first, graph, node, 1);
 }
 
@@ -43,7 +44,7 @@ void ConvChain::take(const Group& group, size_t rank, device::CpuIsa isa) {
     low_ = 0;
     ++first;
   }
-  chain_.take(group, first, {}, isa);
+  chain_.take(group, first, {}, rank, 1, isa);
 }
 
 const float* ConvChain::bias(const RunArgs& args) const {

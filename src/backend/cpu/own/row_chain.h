@@ -10,13 +10,17 @@
 
 namespace pelton::backend::cpu {
 
+// Whether an operand of a result of this rank has one value for all, or one for each index of `axis`.
+bool lies_along(const Shape& shape, size_t rank, size_t axis);
+
 class RowChain {
  public:
   // Why the steps of the group of `node` from `first` on cannot be taken; `axis`: the channels of the result.
   static std::string refuse(const Group& group, size_t first, const ir::Graph& graph, ir::NodeId node,
                             size_t axis);
-  // `column_of` [columns of the buffer]: channel of each, -1 for those that only fill.
-  void take(const Group& group, size_t first, const std::vector<int64_t>& column_of, device::CpuIsa isa);
+  // `column_of` [columns of the buffer]: channel of each, -1 for those that only fill. `rank`: of the result.
+  void take(const Group& group, size_t first, const std::vector<int64_t>& column_of, size_t rank, size_t axis,
+            device::CpuIsa isa);
   bool empty() const { return steps_.empty(); }
 
   // Where a buffer [rows, ld] lies in the result: its columns are those from `column` on, its first row is
@@ -29,10 +33,12 @@ class RowChain {
  private:
   struct Link {
     StepFunction function = nullptr;
-    int input = -1;  // of the node: the second operand, as large as the result
-    int values = 0;  // or that many of imm are further operands
+    int input = -1;          // of the node: the second operand, as large as the result,
+    bool one = false;        // or one value for all,
+    bool a_channel = false;  // or one a channel
+    int values = 0;          // or that many of imm are further operands
     float imm[2] = {};
-    std::vector<float> by_column;  // or one value a column, kRepeat times all of them
+    std::vector<float> by_column;  // or one value a column, repeat_ times all of them
   };
   std::vector<Link> steps_;
   int64_t columns_ = 0, repeat_ = 1;

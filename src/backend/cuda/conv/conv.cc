@@ -35,7 +35,7 @@ std::string refuse_gate(const Group& group, const ir::Graph& graph, ir::NodeId n
 }
 
 std::string refuse(const ir::Graph& graph, ir::NodeId node, const device::Target&) {
-  const Group group = parse_group(graph, node, nullptr, true);
+  const Group group = parse_group(graph, node, nullptr, {.gate = true});
   if (!group.reason.empty()) return group.reason;
   const ir::Node& n = group.node();
   if (!n.is("conv") && !n.is("conv_transpose") && !n.is("conv_backward_data"))

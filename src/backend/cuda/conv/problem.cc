@@ -9,7 +9,7 @@
 namespace pelton::backend::cuda {
 
 ConvProblem::ConvProblem(const Instance& instance, const device::Target& target, bool here)
-    : group(parse_group(instance.graph, instance.id, &instance, true)) {
+    : group(parse_group(instance.graph, instance.id, &instance, {.gate = true})) {
   PELTON_CHECK(group.reason.empty(), group.reason);
   const ir::Node& n = group.node();
   const GroupOperand &xo = group.operands[0], &wo = group.operands[1];
