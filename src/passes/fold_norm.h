@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Frozen scale and shift move into the weights of the convolution or product in front of them: batch norm,
-// and multiplications and additions by per-channel constants. For inference compilations only.
+// and multiplications and additions by per-channel constants; branches become one (fold_branches.h). For
+// inference compilations only.
 #pragma once
 
 #include "passes/pass.h"
