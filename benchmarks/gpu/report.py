@@ -58,9 +58,27 @@ def short_rows(result):
         yield f"| {model} | {' | '.join(cells)} |"
 
 
+def compared(result):
+    return {c.name: (c, result["cases"][c.name]) for c in table() if "faster" in result["cases"].get(c.name, {})}
+
+
+GROUPS = {"f32 and TF32 at batch 1": lambda c: c.precision != "fp16", "batches 3 and 8": lambda c: c.model in FOUR and c.batch in (3, 8),
+          "batch 128": lambda c: c.batch == 128, "plain nets": lambda c: c.model.startswith("plain"),
+          "other models": lambda c: c.model not in FOUR and not c.model.startswith("plain")}
+
+
+def means(result):
+    done = compared(result)
+    ratios = {n: e["faster"] for n, (_, e) in done.items()}
+    least = min(ratios, key=ratios.get)
+    parts = [f"{text} {mean([ratios[n] for n, (c, _) in done.items() if take(c)]):.2f}x" for text, take in GROUPS.items()]
+    return (f"Over PyTorch's best mode, geometric means: {', '.join(parts)}; of {len(ratios)} cases {sum(r < 1 for r in ratios.values()) or 'none'} "
+            f"slower (least {ratios[least]:.2f}x, {least}).")
+
+
 def bars(result):
     """Lines on what the bars of the table ask for."""
-    done = {c.name: (c, result["cases"][c.name]) for c in table() if "faster" in result["cases"].get(c.name, {})}
+    done = compared(result)
 
     def group(text, wanted, least, take):
         ratios = {n: e["faster"] for n, (c, e) in done.items() if take(c)}
@@ -73,12 +91,12 @@ def bars(result):
     for name, most in BARS_MS.items():
         if name in done:
             yield f"{name}: {done[name][1]['pelton']['ms']:.3f} ms (wanted {most:.2f})"
-    yield from group("batch 128 fp16", "1.2 each", 1.2, lambda c: c.batch == 128)
-    yield from group("fp32 and TF32", 1.2, 1.0, lambda c: c.precision != "fp16")
-    yield from group("b3 (97 tokens) and b8 fp16", 1.2, 1.0, lambda c: c.model in FOUR and c.batch in (3, 8))
+    yield from group("batch 128 fp16", "1.2 each", 1.2, GROUPS["batch 128"])
+    yield from group("fp32 and TF32", 1.2, 1.0, GROUPS["f32 and TF32 at batch 1"])
+    yield from group("b3 (97 tokens) and b8 fp16", 1.2, 1.0, GROUPS["batches 3 and 8"])
     yield from group("fp32, TF32, b3 and b8", 1.2, 1.0, lambda c: c.precision != "fp16" or c.model in FOUR and c.batch in (3, 8))
-    yield from group("plain nets", "-", 1.0, lambda c: c.model.startswith("plain"))
-    yield from group("other models", 1.2, 1.0, lambda c: c.model not in FOUR and not c.model.startswith("plain"))
+    yield from group("plain nets", "-", 1.0, GROUPS["plain nets"])
+    yield from group("other models", 1.2, 1.0, GROUPS["other models"])
     for n, (c, e) in done.items():
         if c.model == "plain20" and "eager" in e["torch"]["fp32"]:
             yield f"{n}: {e['torch']['fp32']['eager'] / e['pelton']['ms']:.1f}x eager fp32 (wanted 3)"
@@ -140,7 +158,7 @@ def main():
     if options.docs:
         put(options.docs, text + "\n\n" + "\n".join(f"- {line}" for line in lines))
     if options.readme:
-        put(options.readme, "\n".join(short_rows(result)))
+        put(options.readme, "\n".join([*short_rows(result), "", means(result)]))
 
 
 if __name__ == "__main__":
