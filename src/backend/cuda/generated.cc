@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "backend/cuda/aligned.h"
 #include "backend/cuda/compiled.h"
 #include "backend/cuda/implementations.h"
 #include "backend/cuda/own/host.h"
@@ -330,7 +331,7 @@ std::unique_ptr<Kernel> prepare_at(const Instance& instance, const Place& place)
   std::vector<int64_t> part_bytes;
   for (ir::ValueId v : split->first.outputs) {
     const ir::Type& t = split->first.type(v);
-    part_bytes.push_back((element_count(*as_dims(t.shape)) * bits(t.dtype) / 8 + 255) / 256 * 256);
+    part_bytes.push_back(aligned(element_count(*as_dims(t.shape)) * bits(t.dtype) / 8));
   }
   for (size_t i = 0; i < split->second.inputs.size(); ++i) places.push_back(i);
   return std::make_unique<SplitKernel>(

@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "backend/cuda/aligned.h"
 #include "backend/cuda/own/compact_rows.h"
 #include "backend/cuda/own/edge_columns.h"
 #include "backend/cuda/own/host.h"
@@ -101,7 +102,7 @@ class Stretches : public RaggedProduct {
   }
   int64_t workspace_bytes() const {
     const int64_t most = std::max(call_->workspace_bytes(), last_ ? last_->workspace_bytes() : 0);
-    return (most + 255) / 256 * 256;
+    return aligned(most);
   }
   int64_t stretch_ = 0;  // rows at a time
   // The second for the rows of the last stretch, if there are fewer.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "backend/cuda/aligned.h"
 #include "backend/cuda/implementations.h"
 #include "backend/cuda/matmul_call.h"
 #include "backend/cuda/own/host.h"
@@ -111,7 +112,7 @@ class RecurrentKernel final : public Kernel {
     m.k = inputs;
     m.transpose_b = true;
     m.tf32 = target.tf32;
-    projected_bytes_ = (m.m * m.n * 4 + 255) / 256 * 256;
+    projected_bytes_ = aligned(m.m * m.n * 4);
     if (m.m > 0 && inputs > 0) {
       product_ = MatmulCall::make(m);
       if (!product_) fail(ErrorCode::driver, cat("cuBLASLt has no way to compute ", m.key()));
@@ -149,7 +150,7 @@ class RecurrentKernel final : public Kernel {
   }
 
  private:
-  int64_t states_bytes() const { return (recurrence_scratch_bytes(p_) + 255) / 256 * 256; }
+  int64_t states_bytes() const { return aligned(recurrence_scratch_bytes(p_)); }
 
   Recurrence p_;
   RecurrenceShares shares_;

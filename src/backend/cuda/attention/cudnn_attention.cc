@@ -5,6 +5,7 @@
 
 #include <limits>
 
+#include "backend/cuda/aligned.h"
 #include "backend/cuda/check.h"
 #include "backend/cuda/conv/cudnn_graph.h"
 #include "backend/cuda/libraries.h"
@@ -21,11 +22,8 @@ using Sizes = std::vector<int64_t>;
 constexpr size_t kPlans = 4;
 constexpr float kUnseen = -std::numeric_limits<float>::infinity(), kOne = 1;
 
-int64_t rounded_up(int64_t bytes) {
-  return (bytes + 255) / 256 * 256;
-}
 int64_t row_bytes(const Attention& p) {
-  return rounded_up(int64_t{4} * p.n * p.heads * p.queries);
+  return aligned(int64_t{4} * p.n * p.heads * p.queries);
 }
 
 bool takes(const Attention& p) {
@@ -201,7 +199,7 @@ size_t keep_cudnn_attentions(const Attention& p, bool sums, const CudnnMachine& 
 int64_t spread_mask_bytes(const Attention& p) {
   if (p.mask_kind == Attention::no_mask || p.mask_strides[2] != 0) return 0;
   const int64_t planes = (p.mask_strides[0] ? p.n : 1) * int64_t{p.mask_strides[1] ? p.heads : 1};
-  return rounded_up(planes * p.queries * p.keys * elem_bytes(p.mask_type));
+  return aligned(planes * p.queries * p.keys * elem_bytes(p.mask_type));
 }
 
 CudnnAttentionBackward::CudnnAttentionBackward(std::shared_ptr<const CudnnPlan> plan,
@@ -217,7 +215,7 @@ void CudnnAttentionBackward::keep() const {
   plan_->keep();
 }
 int64_t CudnnAttentionBackward::scratch_bytes() const {
-  return row_bytes_ + dq_bytes_ + mask_bytes_ + rounded_up(plan_->workspace_bytes());
+  return row_bytes_ + dq_bytes_ + mask_bytes_ + aligned(plan_->workspace_bytes());
 }
 void CudnnAttentionBackward::run(const AttentionBackward& p, void* scratch, cudaStream_t stream) const {
   float scale = p.forward.scale, unseen = kUnseen, one = kOne;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/control/carried.h"
 
+#include "backend/cuda/aligned.h"
 #include "backend/cuda/control/conditional.h"
 
 namespace pelton::backend::cuda {

@@ -93,10 +93,6 @@ void add_conditional(cudaStream_t stream, cudaGraphConditionalHandle handle,
   }
 }
 
-int64_t aligned(int64_t bytes) {
-  return (bytes + 255) / 256 * 256;
-}
-
 void copy(void* to, const void* from, int64_t bytes, cudaStream_t stream) {
   if (bytes > 0 && to != from)
     PELTON_CUDA(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream));

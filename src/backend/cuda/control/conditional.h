@@ -21,8 +21,6 @@ void add_conditional(cudaStream_t stream, cudaGraphConditionalHandle handle,
                      cudaGraphConditionalNodeType type, unsigned bodies,
                      const std::function<void(unsigned, cudaStream_t)>& fill);
 
-// The next multiple of 256 bytes, which pieces of a scratch start at.
-int64_t aligned(int64_t bytes);
 // From device memory to device memory; nothing where both are the same.
 void copy(void* to, const void* from, int64_t bytes, cudaStream_t stream);
 

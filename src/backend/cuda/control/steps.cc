@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "backend/cuda/aligned.h"
 #include "backend/cuda/control/carried.h"
 #include "backend/cuda/control/conditional.h"
 #include "backend/cuda/own/control.h"

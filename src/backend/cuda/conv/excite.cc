@@ -2,6 +2,7 @@
 // Groups of kind "excite" (passes/fuse_blocks.h): a depthwise convolution with its steps, and the factors
 // that squeeze-and-excite gives its channels. The convolution sums up its results on the way, so that nothing
 // reads them again before the product that takes them with their factors (cuda.conv).
+#include "backend/cuda/aligned.h"
 #include "backend/cuda/conv/problem.h"
 #include "backend/cuda/implementations.h"
 #include "backend/cuda/pool/excitation.h"
@@ -105,8 +106,8 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& 
   std::shared_ptr<const ConvMethod> method = std::move(methods[0]);
   const TensorSpec& y = instance.outputs[0];
   Excitation factors(s.form, instance, y);
-  const int64_t sums_at = (method->scratch_bytes() + 255) / 256 * 256;
-  const int64_t factors_at = sums_at + (y.dims[0] * parts * y.dims[1] * int64_t{4} + 255) / 256 * 256;
+  const int64_t sums_at = aligned(method->scratch_bytes());
+  const int64_t factors_at = sums_at + aligned(y.dims[0] * parts * y.dims[1] * int64_t{4});
   KernelNeeds needs;
   needs.scratch_bytes = factors_at + factors.scratch_bytes();
   factors.add_to(needs);

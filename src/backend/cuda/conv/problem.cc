@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "backend/cuda/aligned.h"
 #include "backend/cuda/own/move_taps.h"
 #include "ir/op.h"
 
@@ -57,7 +58,7 @@ MovedWeights::MovedWeights(const ConvProblem& p, Taps taps) {
   as_it_is_ = taps == Taps::last || taps_ == 1 || b_ == 1;
   const int64_t bytes = a_ * b_ * taps_ * element_bytes_;
   if (!p.weights.defined()) {
-    if (!as_it_is_) scratch_bytes_ = (bytes + 255) / 256 * 256;
+    if (!as_it_is_) scratch_bytes_ = aligned(bytes);
     return;
   }
   if (as_it_is_) {

@@ -3,6 +3,7 @@
 // our depthwise kernel, and one that takes everything.
 #include <algorithm>
 
+#include "backend/cuda/aligned.h"
 #include "backend/cuda/conv/backward_weights.h"
 #include "backend/cuda/conv/cudnn_graph.h"
 #include "backend/cuda/conv/cudnn_shapes.h"
@@ -25,9 +26,6 @@ int small(int64_t v) {
 }
 bool all(const Dims& v, int64_t value) {
   return std::all_of(v.begin(), v.end(), [&](int64_t x) { return x == value; });
-}
-int64_t rounded_up(int64_t bytes) {
-  return (bytes + 255) / 256 * 256;
 }
 
 // dw[K,C] = g[places,K]^T x[places,C].
@@ -59,7 +57,7 @@ class CudnnMethod final : public WeightsMethod {
       b_ *= taps_;
       taps_ = 1;
     }
-    between_bytes_ = rounded_up(element_count(p.dw) * elem_bytes(made_));
+    between_bytes_ = aligned(element_count(p.dw) * elem_bytes(made_));
   }
   std::string name() const override {
     return cat("cudnn ", plan_->name(), made_ == wanted_ ? "" : " narrow");

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "backend/cuda/aligned.h"
 #include "base/log.h"
 
 namespace pelton::backend::cuda {
@@ -10,9 +11,6 @@ namespace {
 
 constexpr int64_t kMostRowBytes = 64 << 20;  // of windows at a time
 
-int64_t rounded_up(int64_t bytes) {
-  return (bytes + 255) / 256 * 256;
-}
 int64_t in_fours(int64_t v) {
   return (v + 3) / 4 * 4;
 }
@@ -110,13 +108,13 @@ int64_t IntegerProduct::rows() const {
   return form_.y_last ? in_fours(images_ * form_.places()) : images_ * form_.places();
 }
 int64_t IntegerProduct::workspace_bytes() const {
-  return rounded_up(call_->workspace_bytes());
+  return aligned(call_->workspace_bytes());
 }
 int64_t IntegerProduct::row_bytes() const {
-  return windows_ ? rounded_up(rows() * width_) : 0;
+  return windows_ ? aligned(rows() * width_) : 0;
 }
 int64_t IntegerProduct::sum_bytes() const {
-  return apart_ ? rounded_up(rows() * form_.k * static_cast<int64_t>(sizeof(int32_t))) : 0;
+  return apart_ ? aligned(rows() * form_.k * static_cast<int64_t>(sizeof(int32_t))) : 0;
 }
 
 std::vector<Packed> IntegerProduct::packed() const {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cub/device/device_radix_sort.cuh>
 
+#include "backend/cuda/aligned.h"
 #include "backend/cuda/own/device.cuh"
 #include "backend/cuda/own/launch.cuh"
 
@@ -174,9 +175,6 @@ cudaError_t start_gather(const GatherElements& g, int64_t total, cudaStream_t st
   return launch(&gather_kernel<T>, dim3(blocks_for(total)), dim3(kThreads), 0, stream, g, total);
 }
 
-int64_t rounded_up(int64_t bytes) {
-  return (bytes + 255) / 256 * 256;
-}
 int sort_bits(int64_t slices) {
   int bits = 1;
   while ((int64_t{1} << bits) <= slices) ++bits;
@@ -245,7 +243,7 @@ int64_t scatter_scratch_bytes(const Scatter& s) {
   if (s.count == 0 || s.slice == 0) return 0;
   const int64_t temporary = sort_bytes(s);
   if (temporary < 0) return -1;
-  return 4 * rounded_up(s.count * 4) + rounded_up(temporary) + (s.add ? chunks_of(s) * 2 * s.slice * 4 : 0);
+  return 4 * aligned(s.count * 4) + aligned(temporary) + (s.add ? chunks_of(s) * 2 * s.slice * 4 : 0);
 }
 
 cudaError_t scatter(const Scatter& s, cudaStream_t stream) {
@@ -259,7 +257,7 @@ cudaError_t scatter(const Scatter& s, cudaStream_t stream) {
   uint32_t* pairs[4];
   for (uint32_t*& p : pairs) {
     p = reinterpret_cast<uint32_t*>(at);
-    at += rounded_up(s.count * 4);
+    at += aligned(s.count * 4);
   }
   status = launch(&target_kernel, dim3(blocks_for(s.count)), dim3(kThreads), 0, stream, s, slices, pairs[0],
                   pairs[2]);
@@ -268,7 +266,7 @@ cudaError_t scatter(const Scatter& s, cudaStream_t stream) {
   uint32_t* const sorted[4] = {pairs[0], pairs[1], pairs[2], pairs[3]};
   status = sort(s, at, temporary, sorted, stream);
   if (status != cudaSuccess) return status;
-  auto* partial = reinterpret_cast<float*>(at + rounded_up(static_cast<int64_t>(temporary)));
+  auto* partial = reinterpret_cast<float*>(at + aligned(static_cast<int64_t>(temporary)));
   const uint32_t *targets = pairs[1], *places = pairs[3];
   if (!s.add) {
     const int64_t slice_bytes = s.slice * s.element_bytes;

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 
+#include "backend/cuda/aligned.h"
 #include "backend/cuda/handles.h"
 #include "backend/cuda/memory.h"
 #include "backend/cuda/pictures/nvjpeg.h"

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backend/cuda/aligned.h"
 #include "backend/cuda/handles.h"
 
 namespace pelton::backend::cuda {

@@ -11,10 +11,6 @@
 
 namespace pelton::backend::cuda {
 
-constexpr size_t aligned(size_t bytes) {
-  return (bytes + 255) / 256 * 256;
-}
-
 class PictureSampler {
  public:
   // Lays out what the kernel reads: `list` names the jobs, pixels[k] in the GPU's memory is what list[k]

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "backend/cuda/aligned.h"
 #include "backend/cuda/own/move_taps.h"
 #include "backend/cuda/own/steps.h"
 #include "ir/op.h"
@@ -111,7 +112,7 @@ Excitation::Excitation(const ExcitationForm& form, const Instance& instance, con
       return upload(transposed(w2.reshaped({g.c, g.hidden})), "weights");
     });
   else
-    scratch_bytes_ = (static_cast<int64_t>(g.c) * g.hidden * elem_bytes(g.type) + 255) / 256 * 256;
+    scratch_bytes_ = aligned(static_cast<int64_t>(g.c) * g.hidden * elem_bytes(g.type));
   auto bias = [](const ExcitationForm::Bias& b) {
     if (!b.constant.defined()) return Packed();
     return shared_packed(b.constant, "as it is", [&] { return upload(b.constant, "a bias"); });

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/cuda/aligned.h"
 #include "backend/cuda/implementations.h"
 #include "backend/cuda/matmul_call.h"
 #include "backend/cuda/own/column_sum.h"
@@ -51,10 +52,6 @@ struct Buffers {
   std::byte* scratch = nullptr;
 };
 
-int64_t rounded_up(int64_t bytes) {
-  return (bytes + 255) / 256 * 256;
-}
-
 // Sizes, and both ways to compute them. Immutable after it is made.
 class Problem {
  public:
@@ -82,7 +79,7 @@ class Problem {
       sum_.rows = m.k;
       sum_.c = where.sums_a ? m.m : m.n;
       sum_.multiprocessors = multiprocessors(target);
-      sum_scratch_ = rounded_up(column_sum_scratch_bytes(sum_));
+      sum_scratch_ = aligned(column_sum_scratch_bytes(sum_));
     }
     if (m.m == 0 || m.n == 0 || m.k == 0) return;
     product_ = MatmulCall::make(m);
@@ -100,7 +97,7 @@ class Problem {
       // Rows of the operand have to be as far apart as the library wants.
       if (gelu() && m.n % 8 != 0) return;
       m.gradient_of = gelu() ? Activation::gelu_tanh : Activation::relu;
-      if (!gelu()) mask_bytes_ = rounded_up(m.m * mask_pitch(m.n) / 8);
+      if (!gelu()) mask_bytes_ = aligned(m.m * mask_pitch(m.n) / 8);
     }
     whole_ = MatmulCall::make(m);
   }
