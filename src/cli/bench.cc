@@ -2,6 +2,7 @@
 // pelton bench: latency, throughput, memory and, with --layers, the time of every node.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/clock.h"
@@ -197,7 +198,7 @@ int run(const Options& o, const Globals& globals) {
   if (r.device) r.device->peak_bytes = executable->device()->peak_bytes();
   for (const std::string& w : r.latency.warnings) log_warn(w);
   if (globals.json)
-    print_line(bench_json(r));
+    print_json(bench_json(r));
   else
     print_bench(r);
   return 0;

@@ -8,7 +8,7 @@
 
 namespace pelton::cli {
 
-std::string bench_json(const BenchResult& r) {
+nlohmann::json bench_json(const BenchResult& r) {
   nlohmann::json shapes = nlohmann::json::object();
   for (const auto& [name, dims] : r.inputs) shapes[name] = dims;
   nlohmann::json out = {
@@ -55,8 +55,8 @@ std::string bench_json(const BenchResult& r) {
     out["product"] = d.product;
     out["memory"]["device_weights"] = r.memory.device_weights;
   }
-  if (r.layers) out["layers"] = nlohmann::json::parse(layers_json(*r.layers));
-  return out.dump();
+  if (r.layers) out["layers"] = layers_json(*r.layers);
+  return out;
 }
 
 void print_bench(const BenchResult& r) {

@@ -2,6 +2,7 @@
 // What `pelton bench` measured, and how it is shown.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -41,7 +42,7 @@ struct BenchResult {
   std::optional<LayerTimes> layers;
 };
 
-std::string bench_json(const BenchResult& result);
+nlohmann::json bench_json(const BenchResult& result);
 void print_bench(const BenchResult& result);
 
 }  // namespace pelton::cli

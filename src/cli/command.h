@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,6 +43,8 @@ using Run = std::function<int()>;
 
 // Results go to standard output through these; a write that fails is an io error.
 void print_line(std::string_view line);
+// An object of --json as a line; bytes of names and paths that are no UTF-8 are replaced.
+void print_json(const nlohmann::json& object);
 
 // Columns padded to their widest cell, two spaces apart; numbers (right[i]) are aligned right.
 class Table {

@@ -160,7 +160,7 @@ int run(const Options& o, const Globals& globals) {
                           {"left_out", budget ? budget->left_out() : 0}};
     if (status) out["interrupted"] = true;
     if (preprocess) out["preprocess"] = {{"name", preprocess->name}, {"input", preprocess->input}};
-    print_line(out.dump());
+    print_json(out);
     return status;
   }
   print_line(cat("wrote ", o.output, ": ", bytes_text(static_cast<double>(bytes)), ", ", plan.precision,

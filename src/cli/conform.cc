@@ -83,17 +83,15 @@ int run(const Options& o, const Globals& globals) {
     ++(reason.empty() ? passed : failed);
     progress.add();
     if (globals.json)
-      print_line(json{
-          {"case", one.name},
-          {"status", reason.empty() ? "passed" : "failed"},
-          {"reason", reason},
-          {"ran",
-           ran}}.dump(-1, ' ', false, json::error_handler_t::replace));
+      print_json({{"case", one.name},
+                  {"status", reason.empty() ? "passed" : "failed"},
+                  {"reason", reason},
+                  {"ran", ran}});
     else if (!reason.empty())
       print_line(cat("FAILED ", one.name, ": ", reason));
   }
   if (globals.json)
-    print_line(json{{"final", true}, {"passed", passed}, {"failed", failed}, {"skipped", 0}}.dump());
+    print_json({{"final", true}, {"passed", passed}, {"failed", failed}, {"skipped", 0}});
   else
     print_line(cat(passed, " passed, ", failed, " failed, 0 skipped"));
   return failed ? 1 : 0;

@@ -59,7 +59,7 @@ Json bad_list(const std::vector<data::BadSample>& bad) {
 }
 
 void emit(const Globals& g, const Json& json, const std::vector<std::string>& lines) {
-  if (g.json) return print_line(json.dump(-1, ' ', false, Json::error_handler_t::replace));
+  if (g.json) return print_json(json);
   for (const auto& line : lines) print_line(line);
 }
 

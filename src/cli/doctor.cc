@@ -46,7 +46,7 @@ int run(const Globals& globals) {
                           {"gpu", gpu},
                           {"implementations", implementations},
                           {"libraries", libs}};
-    print_line(out.dump());
+    print_json(out);
     return 0;
   }
   Table table({"pelton", std::string(version())});

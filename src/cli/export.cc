@@ -43,7 +43,7 @@ int export_weights(const Options& o, const Globals& globals) {
   train::write_weights(o.output, weights);
   const uint64_t bytes = file_size_bytes(o.output);
   if (globals.json)
-    print_line(nlohmann::json{{"weights", o.output}, {"bytes", bytes}, {"tensors", weights.size()}}.dump());
+    print_json({{"weights", o.output}, {"bytes", bytes}, {"tensors", weights.size()}});
   else
     print_line(
         cat("wrote ", o.output, ": ", weights.size(), " tensors, ", bytes_text(static_cast<double>(bytes))));
@@ -60,7 +60,7 @@ int run(const Options& o, const Globals& globals) {
   with_place(o.input, [&] { onnx::export_file(graph, o.output, options); });
   uint64_t bytes = file_size_bytes(o.output);
   if (globals.json)
-    print_line(nlohmann::json{{"model", o.output}, {"bytes", bytes}, {"nodes", graph.node_count()}}.dump());
+    print_json({{"model", o.output}, {"bytes", bytes}, {"nodes", graph.node_count()}});
   else
     print_line(cat("wrote ", o.output, ": ", bytes_text(static_cast<double>(bytes))));
   return 0;

@@ -194,7 +194,7 @@ int run(const Options& o, const Globals& globals) {
       out["notes"] = notes;
     }
     if (o.graph) out["graph"] = ir::print(g, {.max_elements = 16});
-    print_line(out.dump(-1, ' ', false, json::error_handler_t::replace));
+    print_json(out);
   } else if (o.support) {
     print_support(support);
     for (const std::string& n : notes) print_line(cat("note: ", n));

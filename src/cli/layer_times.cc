@@ -157,7 +157,7 @@ void print_layers(const LayerTimes& times) {
                  "defined by"));
 }
 
-std::string layers_json(const LayerTimes& times) {
+nlohmann::json layers_json(const LayerTimes& times) {
   nlohmann::json out = nlohmann::json::array();
   for (const LayerTime& l : times.layers)
     out.push_back({{"node", l.node},
@@ -168,7 +168,7 @@ std::string layers_json(const LayerTimes& times) {
                    {"gflop", l.gflop},
                    {"gbyte", l.gbyte},
                    {"roofline", l.roofline}});
-  return out.dump();
+  return out;
 }
 
 }  // namespace pelton::cli

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,6 @@ struct LayerTimes {
 LayerTimes measure_layers(const runtime::Executable& executable,
                           const std::function<void(const runtime::RunOptions&)>& run);
 void print_layers(const LayerTimes& times);
-std::string layers_json(const LayerTimes& times);
+nlohmann::json layers_json(const LayerTimes& times);
 
 }  // namespace pelton::cli

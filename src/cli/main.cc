@@ -25,17 +25,19 @@ constexpr const char* kEveryCommand =
     "Every command takes --json, -v, -q, --log-level, --device, --threads and --plugin as well: pelton "
     "--help";
 
+// The object of --json. That it cannot be written changes nothing.
+void print_error(const Error& e) try {
+  const nlohmann::json error = {{"code", std::string(to_string(e.code()))},
+                                {"what", e.message()},
+                                {"where", e.where()},
+                                {"fix", e.fix()}};
+  print_json({{"error", error}});
+} catch (const Error&) {
+}
+
 int report(const Globals& globals, const Error& e, int status) {
   std::fprintf(stderr, "pelton: error: %s\n", e.what());
-  if (globals.json) {
-    nlohmann::json error = {{"code", std::string(to_string(e.code()))},
-                            {"what", e.message()},
-                            {"where", e.where()},
-                            {"fix", e.fix()}};
-    std::string line =
-        nlohmann::json{{"error", error}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-    std::printf("%s\n", line.c_str());
-  }
+  if (globals.json) print_error(e);
   return status;
 }
 
@@ -111,9 +113,9 @@ int show(const CLI::App& app, const CLI::ParseError& asked, bool json) {
   if (!json)
     std::fputs(text.str().c_str(), stdout);
   else if (asked.get_name() == "CallForVersion")
-    print_line(nlohmann::json{{"version", std::string(version())}}.dump());
+    print_json({{"version", std::string(version())}});
   else
-    print_line(nlohmann::json{{"help", text.str()}}.dump());
+    print_json({{"help", text.str()}});
   return status;
 }
 
@@ -180,6 +182,7 @@ int run(int argc, char** argv) {
   } catch (const Error& e) {
     if (interrupted() && e.code() == ErrorCode::cancelled) {
       if (!globals.quiet) std::fprintf(stderr, "pelton: %s\n", e.what());
+      if (globals.json) print_error(e);
       return 128 + interrupt_signal();
     }
     return report(globals, e, 1);

@@ -143,7 +143,7 @@ int run(const Options& o, const Globals& globals) {
                           {"precision", plan->precision}};
     if (!o.trace.empty()) out["ran"] = ran;
     if (!o.compare_dir.empty()) out["matches"] = all_match;
-    print_line(out.dump());
+    print_json(out);
   } else {
     for (size_t i = 0; i < outputs.size(); ++i) {
       const nlohmann::json& r = results[i];

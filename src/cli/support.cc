@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -26,6 +27,10 @@ void print_line(std::string_view line) {
   bool written = std::fwrite(line.data(), 1, line.size(), stdout) == line.size() &&
                  std::fputc('\n', stdout) != EOF && std::fflush(stdout) == 0;
   if (!written) fail(ErrorCode::io, "standard output cannot be written");
+}
+
+void print_json(const nlohmann::json& object) {
+  print_line(object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
 Table::Table(std::vector<std::string> header, std::vector<bool> right) : right_(std::move(right)) {

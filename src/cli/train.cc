@@ -104,7 +104,7 @@ int list_models(const Globals& globals) {
     all.push_back({{"name", std::string(m.name)}, {"doc", std::string(m.doc)}, {"options", json_options}});
   }
   if (globals.json)
-    print_line(Json{{"models", all}}.dump());
+    print_json(Json{{"models", all}});
   else
     table.print();
   return 0;
@@ -114,7 +114,7 @@ int dry_run(train::Trainer& trainer, const Options& o, const Globals& globals) {
   train::DryRun d = trainer.dry_run();
   double total = d.step_seconds * static_cast<double>(d.updates);
   if (globals.json) {
-    print_line(Json{{"model", d.model},
+    print_json(Json{{"model", d.model},
                     {"parameters", d.parameters},
                     {"trained", d.trained},
                     {"samples", d.samples},
@@ -130,8 +130,7 @@ int dry_run(train::Trainer& trainer, const Options& o, const Globals& globals) {
                     {"resident_seconds", d.resident_seconds},
                     {"step_cpu_seconds", d.step_cpu_seconds},
                     {"implementations", d.implementations},
-                    {"node_seconds", d.node_seconds}}
-                   .dump());
+                    {"node_seconds", d.node_seconds}});
     return 0;
   }
   if (o.graph) print_line(d.graph);
@@ -197,13 +196,13 @@ int run(const Options& o, const Globals& globals) {
     j["samples_per_s"] = number(m.samples_per_s);
     j["seconds_left"] = number(m.seconds_left);
     j["memory_bytes"] = m.memory_bytes;
-    print_line(j.dump());
+    print_json(j);
   };
   train::Trainer trainer(std::move(recipe), options, registry());
   if (o.dry_run) return dry_run(trainer, o, globals);
   train::RunResult r = trainer.run();
   if (globals.json) {
-    print_line(Json{{"final", true},
+    print_json(Json{{"final", true},
                     {"run", r.folder},
                     {"stopped", r.stopped},
                     {"updates", r.updates},
@@ -211,8 +210,7 @@ int run(const Options& o, const Globals& globals) {
                     {"seconds", r.seconds},
                     {"samples_per_s", r.samples_per_s},
                     {"last", values_json(r.last)},
-                    {"best", values_json(r.best)}}
-                   .dump());
+                    {"best", values_json(r.best)}});
     return 0;
   }
   std::string best;

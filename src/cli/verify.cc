@@ -86,14 +86,13 @@ int run(const Options& o, const Globals& globals) {
   if (globals.json) {
     json fused = json::array();
     for (const auto& [value, group] : v.fused) fused.push_back({{"value", value}, {"group", group}});
-    print_line(
-        json{{"alone", to_json(v.groups, "node")},
-             {"cumulative", to_json(v.values, "value")},
-             {"fused", fused},
-             {"tolerance", {{"alone", alone}, {"cumulative", cumulative}, {"behind_quantisation", levels}}},
-             {"matches", wrong == 0},
-             {"reference", source ? "source model" : "the plan's own graph"}}
-            .dump(-1, ' ', false, json::error_handler_t::replace));
+    print_json(
+        {{"alone", to_json(v.groups, "node")},
+         {"cumulative", to_json(v.values, "value")},
+         {"fused", fused},
+         {"tolerance", {{"alone", alone}, {"cumulative", cumulative}, {"behind_quantisation", levels}}},
+         {"matches", wrong == 0},
+         {"reference", source ? "source model" : "the plan's own graph"}});
     return wrong ? 1 : 0;
   }
   print_rows(v.groups, "each kernel alone, on the reference's inputs", "node", o.all);

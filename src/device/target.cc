@@ -79,7 +79,7 @@ const char* to_string(CpuIsa isa) {
 Target detect_cpu(int threads) {
   Target t;
   t.isa = detected_isa();
-  if (const char* wanted = std::getenv("PELTON_CPU_ISA"))
+  if (const char* wanted = std::getenv("PELTON_CPU_ISA"); wanted && *wanted)
     t.isa = std::min(t.isa, isa_from(wanted, "environment variable PELTON_CPU_ISA"));
   t.name = cat("cpu-", to_string(t.isa));
   t.product = processor_name();

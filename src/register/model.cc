@@ -2,10 +2,13 @@
 #include "register/model.h"
 
 #include <filesystem>
+#include <optional>
 
 #include "base/cache_folder.h"
 #include "base/file.h"
+#include "base/function_ref.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "compiler/best.h"
 #include "compiler/measured.h"
 #include "ir/text.h"
@@ -115,6 +118,46 @@ std::string timings_file(std::string* why) {
   return folder.empty() ? folder : folder + "timings.txt";
 }
 
+namespace {
+
+// Timings that are read, used and written. What is wrong with the file in the cache folder costs its timings,
+// not the plan; a file that the user named is an error.
+class TimingsFile {
+ public:
+  explicit TimingsFile(const std::string& named) : path_(named), cached_(named.empty()) {
+    if (cached_) {
+      std::string why;
+      path_ = timings_file(&why);
+      if (path_.empty())
+        fail(ErrorCode::usage, cat("there is no cache folder for timings: ", why), "--time-budget",
+             "name a file with --tactics");
+    } else if (!file_exists(path_)) {
+      const AtomicFile probe(path_);  // before the work
+    }
+    unless_cached([&] { tactics = compiler::Tactics::load(path_); });
+  }
+  void save() {
+    if (tactics.changed()) unless_cached([&] { tactics.save(path_); });
+  }
+
+  compiler::Tactics tactics;
+
+ private:
+  void unless_cached(FunctionRef<void()> step) const {
+    try {
+      step();
+    } catch (const Error& e) {
+      if (!cached_) throw;
+      log_warn("timings are not kept: ", e.what());
+    }
+  }
+
+  std::string path_;
+  bool cached_;
+};
+
+}  // namespace
+
 runtime::Plan compile_model(Model model, const device::Target& target, const CompileOptions& options) {
   return compile_model(std::move(model), target, options, {});
 }
@@ -144,22 +187,14 @@ runtime::Plan compile_model(Model model, const device::Target& target, const Com
   measured.quantize.max_drop = tuning.max_drop;
   if (!tuning.calibrate_folder.empty())
     measured.quantize.samples = load_samples(tuning.calibrate_folder, model.graph);
-  compiler::Tactics tactics;
-  std::string tactics_file = tuning.tactics_file;
-  if (tuning.time_budget_seconds > 0 || !tactics_file.empty()) {
-    if (tactics_file.empty()) {
-      std::string why;
-      tactics_file = timings_file(&why);
-      if (tactics_file.empty())
-        fail(ErrorCode::usage, cat("there is no cache folder for timings: ", why), "--time-budget",
-             "name a file with --tactics");
-    }
-    tactics = compiler::Tactics::load(tactics_file);
-    measured.tactics = &tactics;
+  std::optional<TimingsFile> timings;
+  if (tuning.time_budget_seconds > 0 || !tuning.tactics_file.empty()) {
+    timings.emplace(tuning.tactics_file);
+    measured.tactics = &timings->tactics;
     measured.time_budget_seconds = tuning.time_budget_seconds;
   }
   runtime::Plan plan = compiler::compile(std::move(model.graph), target, o, registry(), measured);
-  if (tactics.changed()) tactics.save(tactics_file);
+  if (timings) timings->save();
   plan.source = model.name;
   for (const auto& [name, text] : options.shapes) plan.options[cat("shape ", name)] = text;
   if (!measured.quantize.samples.empty())

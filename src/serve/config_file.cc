@@ -61,14 +61,17 @@ void add_config_file(CLI::App& app) {
 }
 
 void name_environment(CLI::App& app) {
-  for (CLI::Option* o : app.get_options()) {
-    std::string name = o->get_name(false, true);
-    name = name.substr(0, name.find(','));
-    if (!name.starts_with("--") || name == "--help") continue;
-    std::string variable = "PELTON_SERVE_";
-    for (char c : name.substr(2)) variable += c == '-' ? '_' : static_cast<char>(std::toupper(c));
-    o->envname(variable);
-  }
+  // Only when the command is given: a parser looks at the variables of commands that are not.
+  app.preparse_callback([&app](size_t) {
+    for (CLI::Option* o : app.get_options()) {
+      std::string name = o->get_name(false, true);
+      name = name.substr(0, name.find(','));
+      if (!name.starts_with("--") || name == "--help") continue;
+      std::string variable = "PELTON_SERVE_";
+      for (char c : name.substr(2)) variable += c == '-' ? '_' : static_cast<char>(std::toupper(c));
+      o->envname(variable);
+    }
+  });
 }
 
 }  // namespace pelton::serve

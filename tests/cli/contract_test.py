@@ -146,6 +146,24 @@ def test_doctor(pelton):
         assert (libraries[name] or "off: not found when this was built") in table[name]
     assert pelton("doctor", "--json", env={"PELTON_CPU_ISA": "scalar"}).json()["cpu"]["isa"] == "scalar"
     assert_error(pelton("doctor", env={"PELTON_CPU_ISA": "sse9"}), 1, "sse9", "PELTON_CPU_ISA")
+    assert pelton("doctor", "--json", env={"PELTON_CPU_ISA": ""}).json()["cpu"] == report["cpu"]
+
+
+def test_the_environment_of_the_server_is_nothing_to_other_commands(pelton, tmp_path):
+    wrong = {"PELTON_SERVE_HTTP_PORT": "many"}
+    assert pelton("doctor", env=wrong).code == 0
+    assert_error(pelton("serve", "--model-repository", tmp_path, env=wrong), 2, "http-port", "many")
+
+
+def test_json_of_names_that_are_no_utf8(chain, pelton, tmp_path):
+    plan = os.fsdecode(b"\xff.pelton")
+    assert pelton("compile", "chain.plt", "-o", plan, "--json").json()["plan"].endswith(".pelton")
+    odd = (tmp_path / "chain.plt").read_bytes().replace(b"layer/neg", b"layer/\xff")
+    (tmp_path / "odd.plt").write_bytes(odd)
+    layers = pelton("bench", "odd.plt", "--layers", "--seconds", "0.01", "--json").json()["layers"]
+    assert layers and pelton("export", "odd.plt", "-o", os.fsdecode(b"\xff.onnx"), "--json").json()["nodes"] == 3
+    assert pelton("run", plan, *INPUTS, "--output-dir", os.fsdecode(b"\xff"), "--json").json()["outputs"]
+    assert pelton("inspect", os.fsdecode(b"\xff.absent"), "--json").json()["error"]["code"] == "not_found"
 
 
 def test_inspect(pelton, chain):
@@ -196,15 +214,17 @@ def test_bench_layers(pelton, chain):
         assert layer["ms"] >= 0 and layer["implementation"] and layer["calls"] == 1
 
 
-@pytest.mark.parametrize("command", [["bench", "chain.plt", "--seconds", "60"], ["export", "zoo:resnet50", "-o", "m.onnx"]])
+@pytest.mark.parametrize("command", [["bench", "chain.plt", "--seconds", "60"], ["bench", "chain.plt", "--seconds", "60", "--json"],
+                                     ["export", "zoo:resnet50", "-o", "m.onnx"]])
 def test_interrupt_ends_cleanly(tmp_path, chain, command):
     process = subprocess.Popen([str(BINARY), *command], cwd=tmp_path,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     until_caught(process, signal.SIGINT)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=30)
     assert process.returncode == 130, err
     assert "interrupted" in err
+    assert json.loads(out)["error"]["code"] == "cancelled" if "--json" in command else out == ""
 
 
 def test_help_names_the_flags_of_every_command_and_none_is_without_effect(pelton, chain):

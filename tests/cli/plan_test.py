@@ -127,6 +127,20 @@ def test_an_interrupt_ends_the_timing_and_gives_the_best_plan_so_far(tmp_path):
     assert subprocess.run([BINARY, "inspect", out], capture_output=True).returncode == 0
 
 
+def test_a_damaged_file_of_timings_costs_a_plan_only_where_it_was_named(pelton, chain, tmp_path):
+    cached = tmp_path / "cache/tactics/timings.txt"
+    cached.parent.mkdir(parents=True, mode=0o700)
+    cached.write_text("of another age\n")
+    command = ("compile", "chain.plt", "-o", "m.pelton", "--time-budget", "1s", "--print-after", "import")
+    result = pelton(*command, env={"PELTON_CACHE_DIR": str(tmp_path / "cache")})
+    assert result.code == 0 and "timings are not kept" in result.err and str(cached) in result.err, result.err
+    assert (tmp_path / "m.pelton").exists()
+    assert_error(pelton(*command, "--tactics", cached), 1, str(cached), "line 1")
+    absent = pelton(*command, "--tactics", "absent/t.txt")
+    assert_error(absent, 1, "absent/t.txt")
+    assert "after import" not in absent.err
+
+
 def test_strict_plans_round_as_unfused(pelton, tmp_path):
     (tmp_path / "m.plt").write_text("""graph "m"(%x: f32[64]) {
   %e = constant() {value = tensor<bf16[]>{0.00390625}} : bf16[]

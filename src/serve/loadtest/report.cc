@@ -64,7 +64,7 @@ std::string results_json(const LoadOptions& o, const std::vector<LoadResult>& re
     j["results"].push_back(std::move(row));
   }
   j["final"] = true;
-  return j.dump();
+  return j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace pelton::serve
