@@ -47,7 +47,7 @@ def assert_error(result, code, *words):
 @pytest.fixture
 def pelton(tmp_path):
     def run(*args, env=None):
-        process = subprocess.run([str(BINARY), *map(str, args)], capture_output=True, text=True, cwd=tmp_path,
+        process = subprocess.run([str(BINARY), *map(str, args)], capture_output=True, text=True, errors="replace", cwd=tmp_path,
                                  env={**os.environ, **(env or {})}, timeout=300)
         assert process.returncode >= 0, f"ended by signal {-process.returncode}\n{process.stderr}"
         return Result(process)

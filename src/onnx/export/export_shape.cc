@@ -17,6 +17,10 @@ void reshape(ExportContext& c) {
 void transpose(ExportContext& c) {
   c.results = {c.w.op("Transpose", {c.in(0)}, {attr("perm", c.node.get_ints("perm"))})};
 }
+// How a plan lays a value out in memory is nothing to what it is.
+void layout(ExportContext& c) {
+  c.results = {c.in(0)};
+}
 void broadcast_to(ExportContext& c) {
   c.results = {c.w.op("Expand", {c.in(0), c.sizes(c.node.get_dims("dims"))})};
 }
@@ -166,6 +170,7 @@ void tensor_scatter(ExportContext& c) {
 void export_shape(ExportTable& table) {
   table.add("constant", constant);
   table.add("reshape", reshape);
+  table.add("layout", layout);
   table.add("transpose", transpose);
   table.add("broadcast_to", broadcast_to);
   table.add("slice", slice);
