@@ -16,6 +16,7 @@ void add_pool_backward(Registry& registry);
 void add_dropout(Registry& registry);
 void add_column_reduce(Registry& registry);    // reductions of outer axes
 void add_tile_programs(Registry& registry);    // pointwise, reductions, softmax and norms, fused groups
+void add_product(Registry& registry);          // f32 matmul
 void add_own_contraction(Registry& registry);  // conv, conv_transpose, matmul without a library
 void add_attention(Registry& registry);
 void add_recurrent(Registry& registry);  // lstm, gru

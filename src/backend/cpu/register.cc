@@ -18,6 +18,7 @@ void register_cpu(Registry& registry) {
   cpu::add_onednn_conv_backward(registry);
 #endif
   cpu::add_byte_contraction(registry);
+  cpu::add_product(registry);
   cpu::add_batch_norm(registry);
   cpu::add_tail_norm_backward(registry);
   cpu::add_pool_backward(registry);

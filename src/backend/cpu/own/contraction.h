@@ -21,12 +21,9 @@ class ContractionKernel : public Kernel, public HandedOn {
 
   int64_t scratch_bytes() const override {
     const int64_t chunks = units_ ? (units_ + grain_ - 1) / grain_ : 0;
-    return (packed_a_.defined() ? 0 : a_copies() * a_bytes_) +
-           (packed_b_.defined() ? 0 : chunks * panel_bytes_);
+    return (packed_a_.defined() ? 0 : a_copies() * a_bytes_) + chunks * panel_bytes_;
   }
-  int64_t packed_bytes() const override {
-    return (packed_a_.defined() ? packed_a_.bytes() : 0) + (packed_b_.defined() ? packed_b_.bytes() : 0);
-  }
+  int64_t packed_bytes() const override { return packed_a_.defined() ? packed_a_.bytes() : 0; }
   std::string_view ran_by() const override { return "cpu.contraction"; }
 
   void run(const RunArgs& args) const override;
@@ -68,12 +65,10 @@ class ContractionKernel : public Kernel, public HandedOn {
   void finish_setup();
   // Packs A in advance from constant bytes.
   void pack_a(const Tensor& constant, int input);
-  // Packs the panels of B, which is one for all batches.
-  void pack_b(const Tensor& constant, int input);
 
   Product p_;
   device::Target target_;
-  Tensor packed_a_, packed_b_;
+  Tensor packed_a_;
   int64_t a_bytes_ = 0, panel_bytes_ = 0, panels_ = 0, units_ = 0, grain_ = 1;
 
  private:

@@ -32,11 +32,10 @@ void ContractionKernel::run(const RunArgs& args) const {
   }
   parallel_for(0, units_, grain_, [&](int64_t begin, int64_t end) {
     std::byte* filled = panels + begin / grain_ * panel_bytes_;
-    const auto* packed = packed_b_.defined() ? static_cast<const std::byte*>(packed_b_.data()) : nullptr;
     for (int64_t unit = begin; unit < end; ++unit) {
       const int64_t batch = unit / panels_, index = unit % panels_;
-      if (!packed) fill_panel(batch, index * p_.columns, columns_of(index), args, filled);
-      one_panel(batch, index, a, packed ? packed + index * panel_bytes_ : filled, args);
+      fill_panel(batch, index * p_.columns, columns_of(index), args, filled);
+      one_panel(batch, index, a, filled, args);
     }
   });
 }
@@ -48,16 +47,6 @@ void ContractionKernel::pack_a(const Tensor& constant, int input) {
   const RunArgs args{in, {}, nullptr, {}};
   for (int64_t c = 0; c < a_copies(); ++c)
     fill_a(c, args, static_cast<std::byte*>(packed_a_.mutable_data()) + c * a_bytes_);
-}
-
-void ContractionKernel::pack_b(const Tensor& constant, int input) {
-  packed_b_ = Tensor(DType::u8, {panels_ * panel_bytes_});
-  const void* in[5] = {};
-  in[input] = constant.data();
-  const RunArgs args{in, {}, nullptr, {}};
-  for (int64_t i = 0; i < panels_; ++i)
-    fill_panel(0, i * p_.columns, columns_of(i), args,
-               static_cast<std::byte*>(packed_b_.mutable_data()) + i * panel_bytes_);
 }
 
 void ContractionKernel::one_panel(int64_t batch, int64_t index, const std::byte* a, const std::byte* panel,

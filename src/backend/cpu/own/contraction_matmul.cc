@@ -72,10 +72,6 @@ class MatmulKernel final : public ContractionKernel {
     load_a_ = load_function(a_.dtype, target.isa);
     load_b_ = load_function(b_.dtype, target.isa);
     finish_setup();
-    const bool one_b = element_count(Dims(bd.begin(), bd.end() - 2)) == 1;
-    if (const Tensor& b = instance.constants[1];
-        b.defined() && one_b && b_.dtype == DType::f32 && !b_zero_spec_)
-      pack_b(b, 1);
   }
 
  private:
