@@ -87,6 +87,8 @@ CASES = [
     ("FusedConv", [real(1, 2, 5, 5), real(3, 2, 3, 3), real(3)], {"activation": "Relu"}, 1, 1e-4),
     ("FusedGemm", [real(3, 4), real(4, 5), real(5)], {"activation": "Relu"}, 1, 1e-4),
     ("FusedMatMul", [real(2, 4, 3), real(2, 4, 5)], {"transA": 1, "alpha": 0.5}, 1, 1e-4),
+    *[("FusedMatMul", [real(4, 2, 3, 5) if a == 0 else real(5, 2, 3, 4), real(2, 3, 5, 6)], {"transBatchA": 1, "transA": a}, 1, 1e-4) for a in (0, 1)],
+    ("FusedMatMul", [real(2, 3, 4, 5), real(5, 2, 3, 6)], {"transBatchB": 1, "alpha": 0.5}, 1, 1e-4),
     ("QLinearAveragePool", [u8(1, 3, 5, 5), s(0.02), z(120), s(0.03), z(50)],
      {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1], "count_include_pad": 1}, 1, 1.01),
     ("QLinearAveragePool", [u8(2, 5, 4, 3), s(0.02), z(120), s(0.03), z(50)], {"kernel_shape": [2, 3], "channels_last": 1}, 1, 1.01),

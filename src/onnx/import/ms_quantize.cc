@@ -174,11 +174,20 @@ void fused_gemm(NodeContext& c) {
   if (c.has(2)) y = c.b.add(y, times(c.in(2), c.get_real("beta", 1)));
   c.out(0, activated(c, y));
 }
+// Batch dims that stand behind the first axis come to the front: [M,N...,K] to [N...,M,K].
+ValueId batch_first(NodeContext& c, size_t i, std::string_view flag) {
+  ValueId x = c.in(i);
+  if (c.get_int(flag, 0) == 0) return x;
+  int64_t rank = c.b.rank(x);
+  if (rank < 3) c.refuse(ErrorCode::bad_shape, cat("has ", flag, " for ", c.b.type(x).str()));
+  Ints perm;
+  for (int64_t d = 1; d + 1 < rank; ++d) perm.push_back(d);
+  perm.insert(perm.end(), {0, rank - 1});
+  return c.b.transpose(x, perm);
+}
 void fused_matmul(NodeContext& c) {
-  if (c.get_int("transBatchA", 0) || c.get_int("transBatchB", 0))
-    c.refuse(ErrorCode::unsupported_op, "transposed batch dimensions are not supported");
   ValueId y =
-      c.b.op("matmul", {c.in(0), c.in(1)},
+      c.b.op("matmul", {batch_first(c, 0, "transBatchA"), batch_first(c, 1, "transBatchB")},
              {{"transpose_a", c.get_int("transA", 0) != 0}, {"transpose_b", c.get_int("transB", 0) != 0}});
   if (double alpha = c.get_real("alpha", 1); alpha != 1) y = c.b.mul(y, c.b.like(y, alpha));
   c.out(0, y);

@@ -270,6 +270,43 @@ TEST_CASE("large images run one by one, the costly function behind each") {
       }
 }
 
+// The library's own transposed convolution takes seconds to be made for a second of sound.
+TEST_CASE("a transposed convolution over a long line is a convolution of its phases") {
+  if (device::detect_cpu().isa < device::CpuIsa::avx2 || !cpu_registry().find("onednn.conv")) return;
+  struct Line {
+    Dims x, w, y;
+    const char* attrs;
+  };
+  for (const Line& c :
+       {Line{{1, 6, 2100}, {6, 3, 8}, {1, 3, 8400}, "strides = [4], low = dims[2], high = dims[2]"},
+        Line{{2, 16, 4200}, {16, 8, 5}, {2, 8, 12598}, "strides = [3], low = dims[2], high = dims[2]"},
+        Line{{1, 16, 4500}, {16, 16, 2}, {1, 16, 13499}, "strides = [3]"}})
+    for (const char* layout : {"", "{nhwc}"})
+      for (bool follows : {false, true}) {
+        CAPTURE(c.attrs);
+        CAPTURE(layout);
+        CAPTURE(follows);
+        const std::string head = cat("%x: f32", c.x, layout, ", %w: f32", c.w, ", %b: f32", Dims{c.y[1]}),
+                          y = cat("f32", c.y, layout),
+                          conv = cat("conv_transpose(%x, %w, %b) {", c.attrs, "} : ", y);
+        const std::string text =
+            follows ? cat("graph \"g\"(", head, ") { %out = fused(%x, %w, %b) {body = graph \"b\"(", head,
+                          ") { %0 = ", conv, " %1 = tanh(%0) : ", y, " return %1 }, kind = \"conv\"} : ", y,
+                          " return %out }")
+                    : cat("graph \"g\"(", head, ") { %out = ", conv, " return %out }");
+        const std::vector<Tensor> in = {random(DType::f32, c.x, 1), random(DType::f32, c.w, 2),
+                                        random(DType::f32, {c.y[1]}, 3)};
+        int64_t bytes = -1;
+        Options o;
+        o.implementation = "onednn.conv";
+        o.constant = {false, true, true};
+        o.scratch_bytes = &bytes;
+        check_node(text, in, o, kSums);
+        run_on_cpu(ir::parse_graph(text), in, o);
+        CHECK(bytes >= 4 * element_count(c.y));  // the phases
+      }
+}
+
 TEST_CASE("images that run one by one have scratch for as many as run at a time") {
   if (device::detect_cpu().isa < device::CpuIsa::avx2 || !cpu_registry().find("onednn.conv_tile")) return;
   auto scratch = [](int64_t images, int threads, bool constant_weights) {

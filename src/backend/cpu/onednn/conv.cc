@@ -4,6 +4,7 @@
 #include "backend/conv_window.h"
 #include "backend/cpu/fallback.h"
 #include "backend/cpu/implementations.h"
+#include "backend/cpu/onednn/conv_phases.h"
 #include "backend/cpu/onednn/post_ops.h"
 #include "base/cat.h"
 #include "runtime/packed_weights.h"
@@ -212,6 +213,7 @@ std::unique_ptr<Kernel> prepare_with(const Instance& instance, const device::Tar
   const Tail tail = split ? tail_of(group, target.isa) : Tail();
   if (!empty)
     guarded([&] {
+      kernel = prepare_phases(group, instance);
       for (bool split_batch : {true, false}) try {
           if (!kernel)
             kernel = p.transposed ? build<dnnl::deconvolution_forward>(p, tail, split_batch)
