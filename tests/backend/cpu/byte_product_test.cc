@@ -73,6 +73,32 @@ TEST_CASE("8-bit matrix products of any size and sign, with zero points of all k
   set_threads(0);
 }
 
+TEST_CASE("8-bit products of matrices that both come with the run, batches that broadcast") {
+  if (!has_avx2()) return;
+  struct Case {
+    Dims a, b, y;
+  };
+  for (int threads : {1, 3}) {
+    set_threads(threads);
+    for (const Case& c : {Case{{7, 9}, {9, 20}, {7, 20}}, Case{{3, 70, 33}, {3, 33, 50}, {3, 70, 50}},
+                          Case{{2, 1, 5, 8}, {3, 8, 16}, {2, 3, 5, 16}}, Case{{4, 6}, {2, 6, 3}, {2, 4, 3}},
+                          Case{{5, 1, 300}, {5, 300, 1}, {5, 1, 1}}, Case{{2, 0, 4}, {4, 4}, {2, 0, 4}}})
+      for (const char* a : {"u8", "i8"})
+        for (const char* b : {"u8", "i8"})
+          for (bool flipped : {false, true}) {
+            Dims right = c.b;
+            if (flipped) std::swap(right[right.size() - 1], right[right.size() - 2]);
+            CAPTURE(c.a);
+            check_node(cat("graph \"g\"(%x: ", a, c.a, ", %w: ", b, right, ", %z: ", a, "[], %v: ", b,
+                           "[]) { %y = matmul(%x, %w, %z, %v)", flipped ? " {transpose_b = true}" : "",
+                           " : i32", c.y, " return %y }"),
+                       {bytes(a, c.a), bytes(b, right), bytes(a, {}), bytes(b, {})},
+                       {.implementation = "cpu.int8"});
+          }
+  }
+  set_threads(0);
+}
+
 TEST_CASE("8-bit convolutions of 1 to 3 dims: groups, windows, pads, channels of any number") {
   if (!has_avx2()) return;
   for (int threads : {1, 3}) {
@@ -175,8 +201,8 @@ TEST_CASE("biases of integers and scales that a run computes are part of the 8-b
 TEST_CASE("what cpu.int8 does not take says why") {
   if (!has_avx2()) return;
   const auto why = [](const std::string& text) { return refusal(ir::parse_graph(text), "cpu.int8"); };
-  CHECK(why("graph \"g\"(%x: u8[2,3], %w: i8[3,4]) { %y = matmul(%x, %w) : i32[2,4] return %y }") ==
-        "needs constant 8-bit weights");
+  CHECK(why("graph \"g\"(%x: u8[1,2,3,3]{nhwc}, %w: i8[4,2,1,1]) { %y = conv(%x, %w) : i32[1,4,3,3]{nhwc} "
+            "return %y }") == "needs constant weights");
   CHECK(why(cat("graph \"g\"(%x: u8[1,2,3,3]) { ", constant("w", "i8", {4, 2, 1, 1}),
                 "%y = conv(%x, %w) : i32[1,4,3,3] return %y }")) == "needs channels-last images");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv and matmul of 8-bit integers with constant weights, exact, and what follows them, where oneDNN's 8-bit
+// conv (constant weights) and matmul of 8-bit integers, exact, and what follows them, where oneDNN's 8-bit
 // sums are not (without VNNI they saturate in between).
 #include "backend/conv_window.h"
 #include "backend/cpu/implementations.h"
@@ -36,6 +36,11 @@ struct Roles {
   }
 };
 
+// Right matrices that a run brings, or several of them.
+bool is_late(const Roles& r) {
+  return !r.w.constant.defined() || (!r.conv && r.w.constant.rank() != 2);
+}
+
 std::string refuse_conv(const Group& group, const ir::Type& x, const ir::Type& y) {
   const ir::Node& n = group.node();
   if (x.rank() < 3 || x.rank() > 5) return cat("takes 1 to 3 spatial dims, not ", x.rank() - 2);
@@ -59,10 +64,14 @@ std::string refuse(const ir::Graph& graph, ir::NodeId node, const device::Target
   const ir::Type &x = graph.type(graph[node].inputs[static_cast<size_t>(r.x.input)]),
                  &y = graph.type(graph[node].outputs[0]);
   if (!byte(x.dtype)) return cat("needs 8-bit integers, got ", name(x.dtype));
-  if (!r.w.constant.defined() || !byte(r.w.constant.dtype()) || r.w.reshaped)
-    return "needs constant 8-bit weights";
+  const bool late = is_late(r);
+  if (late && (r.conv || r.w.input < 0)) return "needs constant weights";
+  if (r.w.reshaped) return "needs weights that are not reshaped";
+  const DType w = group.graph->type(n.inputs[1]).dtype;
+  if (!byte(w)) return cat("needs 8-bit weights, got ", name(w));
   if (r.x_zero.present() && !single(r.x_zero.shape)) return "has more than one zero point on the left";
-  if (r.w_zero.present() && !r.w_zero.constant.defined()) return "has computed zero points of the weights";
+  if (r.w_zero.present() && (late ? !single(r.w_zero.shape) : !r.w_zero.constant.defined()))
+    return "has computed zero points of the weights";
   const size_t axis = r.conv ? 1 : y.rank() - 1;
   if (r.bias.present() && !r.bias.constant.defined()) return "has a computed bias";
   if (group.sums.present() && (r.conv && operand(group, 2).present())) return "has two biases";
@@ -73,15 +82,33 @@ std::string refuse(const ir::Graph& graph, ir::NodeId node, const device::Target
   } else {
     if (x.rank() < 2 || !x.layout.is_plain() || n.get_bool("transpose_a"))
       return "needs a plain left matrix that is not transposed";
-    if (r.w.constant.rank() != 2) return "needs one right matrix";
+    const ir::Type& right = graph.type(graph[node].inputs[static_cast<size_t>(std::max(0, r.w.input))]);
+    if (late && (!right.layout.is_plain() || right.rank() < 2)) return "needs plain right matrices";
   }
-  const int64_t outputs = r.w.constant.dims()[r.conv || n.get_bool("transpose_b") ? 0 : 1];
-  if (r.w_zero.present() && r.w_zero.constant.count() != 1 && r.w_zero.constant.count() != outputs)
-    return "has zero points of the weights that are not one an output";
+  if (!late && r.w_zero.present()) {
+    const int64_t outputs = r.w.constant.dims()[r.conv || n.get_bool("transpose_b") ? 0 : 1];
+    if (r.w_zero.constant.count() != 1 && r.w_zero.constant.count() != outputs)
+      return "has zero points of the weights that are not one an output";
+  }
   if (group.result == DType::i32 && !group.steps.empty()) return "computes in integers behind the sums";
   if (!byte(group.result) && group.result != DType::f32 && group.result != DType::i32)
     return cat("does not yield ", name(group.result));
   return RowChain::refuse(group, 0, graph, node, axis);
+}
+
+// The matrix of each of the batches of the result, where `dims` ends in a matrix of one of its operands.
+std::vector<int64_t> matrices_of(const Dims& dims, const Dims& batch) {
+  std::vector<int64_t> out;
+  for (int64_t b = 0; b < element_count(batch); ++b) {
+    int64_t rest = b, at = 0, step = 1;
+    for (size_t d = batch.size(), i = dims.size() - 2; d-- > 0 && i-- > 0;) {
+      at += dims[i] == 1 ? 0 : rest % batch[d] * step;
+      rest /= batch[d];
+      step *= dims[i];
+    }
+    out.push_back(at);
+  }
+  return out;
 }
 
 ByteProblem problem_of(const Group& group, const Instance& instance) {
@@ -93,16 +120,26 @@ ByteProblem problem_of(const Group& group, const Instance& instance) {
   p.bias = r.bias;
   p.x_zero = r.x_zero;
   p.w_zero = r.w_zero;
-  const Dims &x = instance.inputs[static_cast<size_t>(r.x.input)].dims, &w = r.w.constant.dims();
+  const Dims& x = instance.inputs[static_cast<size_t>(r.x.input)].dims;
   if (!r.conv) {
     const bool flipped = n.get_bool("transpose_b");
+    p.late = is_late(r);
+    const Dims& w = p.late ? instance.inputs[static_cast<size_t>(r.w.input)].dims : r.w.constant.dims();
     p.channels = x.back();
-    p.outputs = w[flipped ? 0 : 1];
+    p.outputs = w[w.size() - (flipped ? 2 : 1)];
     p.w_output = flipped ? p.channels : 1;
     p.w_channel = flipped ? 1 : p.outputs;
-    p.in[1] = p.padded[1] = p.out[1] = element_count(Dims(x.begin(), x.end() - 1));
+    p.in[1] = p.late ? x[x.size() - 2] : element_count(Dims(x.begin(), x.end() - 1));
+    p.padded[1] = p.out[1] = p.in[1];
+    if (!p.late) return p;
+    const Dims& y = instance.outputs[0].dims;
+    const Dims batch(y.begin(), y.end() - 2);
+    p.images = element_count(batch);
+    p.x_of = matrices_of(x, batch);
+    p.w_of = matrices_of(w, batch);
     return p;
   }
+  const Dims& w = r.w.constant.dims();
   const ConvWindow window = conv_window(n, instance, w);
   p.images = x[0];
   p.channels = x[1];

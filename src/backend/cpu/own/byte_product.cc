@@ -26,7 +26,7 @@ class ByteProduct final : public Kernel {
         weights_(pack_byte_weights(problem)),
         threads_(std::max(1, instance.threads)) {
     signed_ = instance.inputs[static_cast<size_t>(p_.x.input)].dtype == DType::i8;
-    if (p_.x_zero.constant.defined()) zero_ = static_cast<int16_t>(p_.x_zero.constant.get_int(0));
+    if (p_.late) w_signed_ = instance.inputs[static_cast<size_t>(p_.w.input)].dtype == DType::i8;
     result_ = instance.outputs[0].dtype;
     line_ = p_.padded[2] * p_.channels;
     image_ = p_.padded[0] * p_.padded[1] * line_;
@@ -38,19 +38,18 @@ class ByteProduct final : public Kernel {
     choose_units();
   }
 
-  int64_t packed_bytes() const override { return weights_.packed->bytes(); }
-  int64_t scratch_bytes() const override {
-    return align64((at_once_ * image_ + kSlack) * 2) + workers_ * buffer_bytes();
-  }
-  bool reads(size_t input) const override { return static_cast<int>(input) != p_.w.input; }
+  int64_t packed_bytes() const override { return p_.late ? 0 : weights_.packed->bytes(); }
+  int64_t scratch_bytes() const override { return buffers_at() + workers_ * buffer_bytes(); }
+  bool reads(size_t input) const override { return p_.late || static_cast<int>(input) != p_.w.input; }
 
   void run(const RunArgs& args) const override {
     auto* widened = static_cast<int16_t*>(args.scratch);
-    std::byte* buffers = offset(args.scratch, align64((at_once_ * image_ + kSlack) * 2));
-    const int16_t zero = zero_of(args);
+    std::byte* buffers = offset(args.scratch, buffers_at());
+    const int16_t zero = zero_of(args, p_.x_zero, signed_);
     for (int64_t first = 0; first < p_.images; first += at_once_) {
       const int64_t images = std::min(at_once_, p_.images - first);
       widen(args, first, images, zero, widened);
+      if (p_.late) pack(args, first, images);
       const int64_t units = images * row_blocks_ * column_blocks_, workers = std::min(workers_, units);
       parallel_for(0, workers, 1, [&](int64_t begin, int64_t end) {
         for (int64_t k = begin; k < end; ++k)
@@ -61,6 +60,11 @@ class ByteProduct final : public Kernel {
   }
 
  private:
+  int64_t widened_bytes() const { return align64((at_once_ * image_ + kSlack) * 2); }
+  int64_t panels() const { return weights_.columns / kByteColumns; }
+  int64_t buffers_at() const {
+    return widened_bytes() + (p_.late ? align64(at_once_ * panels() * weights_.panel_size() * 2) : 0);
+  }
   // Of a unit: its sums, and where the pixels of its rows begin.
   int64_t sums_bytes() const { return align64(unit_rows_ * unit_columns_ * 4); }
   int64_t buffer_bytes() const { return sums_bytes() + align64(unit_rows_ * 8); }
@@ -85,10 +89,32 @@ class ByteProduct final : public Kernel {
     workers_ = std::clamp<int64_t>(threads_, 1, at_once_ * row_blocks_ * column_blocks_);
   }
 
-  int16_t zero_of(const RunArgs& args) const {
-    if (p_.x_zero.constant.defined() || p_.x_zero.input < 0) return zero_;
-    const void* p = args.in[static_cast<size_t>(p_.x_zero.input)];
-    return signed_ ? *static_cast<const int8_t*>(p) : *static_cast<const uint8_t*>(p);
+  static int16_t zero_of(const RunArgs& args, const GroupOperand& zero, bool is_signed) {
+    if (zero.constant.defined()) return static_cast<int16_t>(zero.constant.get_int(0));
+    if (zero.input < 0) return 0;
+    const void* p = args.in[static_cast<size_t>(zero.input)];
+    return is_signed ? *static_cast<const int8_t*>(p) : *static_cast<const uint8_t*>(p);
+  }
+
+  // The right matrices of some images in panels.
+  void pack(const RunArgs& args, int64_t first, int64_t images) const {
+    auto* to = reinterpret_cast<int16_t*>(offset(args.scratch, widened_bytes()));
+    const auto* w = static_cast<const uint8_t*>(args.in[static_cast<size_t>(p_.w.input)]);
+    const int16_t zero = zero_of(args, p_.w_zero, w_signed_);
+    const int64_t count = images * panels(), size = weights_.panel_size();
+    parallel_for(0, count, grain_for(count, size / 4), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t column = i % panels() * kByteColumns;
+        const int64_t matrix = p_.w_of[static_cast<size_t>(first + i / panels())];
+        const uint8_t* from = w + matrix * p_.channels * p_.outputs + column * p_.w_output;
+        const int64_t outputs = std::min(kByteColumns, p_.outputs - column);
+        if (w_signed_)
+          steps_.pack_signed(reinterpret_cast<const int8_t*>(from), p_.w_channel, p_.w_output, p_.channels,
+                             outputs, zero, to + i * size);
+        else
+          steps_.pack_unsigned(from, p_.w_channel, p_.w_output, p_.channels, outputs, zero, to + i * size);
+      }
+    });
   }
 
   // Images with their pads, less the zero point, as 16 bits.
@@ -103,7 +129,8 @@ class ByteProduct final : public Kernel {
           std::fill_n(line, line_, int16_t{0});
           continue;
         }
-        const uint8_t* from = x + (((first + i / lines) * p_.in[0] + d) * p_.in[1] + h) * from_line;
+        const int64_t image = p_.late ? p_.x_of[static_cast<size_t>(first + i / lines)] : first + i / lines;
+        const uint8_t* from = x + ((image * p_.in[0] + d) * p_.in[1] + h) * from_line;
         const int64_t left = p_.low[2] * p_.channels;
         std::fill_n(line, left, int16_t{0});
         if (signed_)
@@ -116,6 +143,11 @@ class ByteProduct final : public Kernel {
     std::fill_n(to + images * image_, kSlack, int16_t{0});
   }
 
+  const int16_t* panel(const RunArgs& args, int64_t image, int64_t group, int64_t index) const {
+    if (!p_.late) return weights_.panel(group, index);
+    const auto* packed = reinterpret_cast<const int16_t*>(offset(args.scratch, widened_bytes()));
+    return packed + (image * panels() + index) * weights_.panel_size();
+  }
   // Offset in the widened image of what lies under the first tap of a row.
   int64_t under(int64_t row) const {
     const int64_t w = row % p_.out[2], h = row / p_.out[2] % p_.out[1], d = row / p_.out[2] / p_.out[1];
@@ -142,7 +174,7 @@ class ByteProduct final : public Kernel {
     else
       for (int64_t c = 0; c < ld; c += kByteColumns)
         steps_.product(rows, at, weights_.tap_count(), taps_.data(), weights_.pairs,
-                       weights_.panel(group, (column + c) / kByteColumns), sums + c, ld);
+                       panel(args, image, group, (column + c) / kByteColumns), sums + c, ld);
     const int64_t outputs = p_.outputs / weights_.groups, channel = group * outputs + column;
     finish(args, sums, rows, ld,
            {(first_image + image) * p_.rows() + row, group * weights_.columns + column, channel,
@@ -176,8 +208,7 @@ class ByteProduct final : public Kernel {
   const ByteSteps steps_;
   const ByteWeights weights_;
   const int64_t threads_;
-  bool signed_ = false;
-  int16_t zero_ = 0;
+  bool signed_ = false, w_signed_ = false;
   DType result_ = DType::i32;
   int64_t line_ = 0, image_ = 0, at_once_ = 1;  // elements; images widened at once
   std::vector<int64_t> taps_;                   // offsets in the widened image

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A product of 8-bit integers, exact, with constant weights: the kernel behind cpu.int8.
+// A product of 8-bit integers, exact: the kernel behind cpu.int8.
 #pragma once
 
 #include <memory>
@@ -17,8 +17,11 @@ struct ByteProblem {
   // Depth, height and width; 1 where there are fewer.
   int64_t in[3] = {1, 1, 1}, low[3] = {0, 0, 0}, padded[3] = {1, 1, 1}, kernel[3] = {1, 1, 1},
           stride[3] = {1, 1, 1}, dilation[3] = {1, 1, 1}, out[3] = {1, 1, 1};
-  GroupOperand x, w, bias, x_zero, w_zero;  // w, bias and w_zero are constants
-  int64_t w_output = 0, w_channel = 0;      // strides of w; places of the window lie side by side
+  GroupOperand x, w, bias, x_zero, w_zero;  // the bias is constant
+  // Right matrices that only a run brings, or several of them: those of each image, and its left matrix.
+  bool late = false;
+  std::vector<int64_t> x_of, w_of;
+  int64_t w_output = 0, w_channel = 0;  // strides of w; places of the window lie side by side
   int64_t rows() const { return out[0] * out[1] * out[2]; }  // of an image
 };
 

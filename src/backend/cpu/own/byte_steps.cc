@@ -35,6 +35,27 @@ void widen(const T* from, int64_t n, int16_t zero, int16_t* to) {
   for (; i < n; ++i) to[i] = static_cast<int16_t>(from[i] - zero);
 }
 
+template <class T>
+void pack(const T* w, int64_t channel_stride, int64_t output_stride, int64_t channels, int64_t outputs,
+          int16_t zero, int16_t* panel) {
+  for (int64_t l = 0; l < channels; l += 2, panel += 2 * kByteColumns) {
+    const T *first = w + l * channel_stride, *second = first + channel_stride;
+    const auto fill = [&](int64_t count, int64_t step) HWY_ATTR {
+      for (int64_t c = 0; c < count; ++c) panel[2 * c] = static_cast<int16_t>(first[c * step] - zero);
+      if (l + 1 == channels)
+        for (int64_t c = 0; c < count; ++c) panel[2 * c + 1] = 0;
+      else
+        for (int64_t c = 0; c < count; ++c) panel[2 * c + 1] = static_cast<int16_t>(second[c * step] - zero);
+    };
+    if (outputs == kByteColumns && output_stride == 1) {
+      fill(kByteColumns, 1);
+      continue;
+    }
+    fill(outputs, output_stride);
+    for (int64_t i = 2 * outputs; i < 2 * kByteColumns; ++i) panel[i] = 0;
+  }
+}
+
 template <int64_t R>
 HWY_INLINE void product_rows(const int16_t* const* a, int64_t tap_count, const int64_t* taps, int64_t pairs,
                              const int16_t* panel, int32_t* out, int64_t ld) {
@@ -119,8 +140,8 @@ void to_bytes(const float* from, int64_t n, T* to) {
 }  // namespace
 
 ByteSteps byte_loops() {
-  return {kRows,       widen<uint8_t>, widen<int8_t>,     product,
-          channelwise, to_f32,         to_bytes<uint8_t>, to_bytes<int8_t>};
+  return {kRows,   widen<uint8_t>, widen<int8_t>, pack<uint8_t>,     pack<int8_t>,
+          product, channelwise,    to_f32,        to_bytes<uint8_t>, to_bytes<int8_t>};
 }
 #else
 ByteSteps byte_loops() {

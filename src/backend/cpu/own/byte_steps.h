@@ -16,6 +16,12 @@ struct ByteSteps {
   // to[i] = from[i] - zero, from u8 or i8.
   void (*widen_unsigned)(const uint8_t* from, int64_t n, int16_t zero, int16_t* to) = nullptr;
   void (*widen_signed)(const int8_t* from, int64_t n, int16_t zero, int16_t* to) = nullptr;
+  // A panel of one tap from w[channel * channel_stride + output * output_stride], u8 or i8, less `zero`;
+  // outputs behind the first `outputs` and a last odd channel become 0.
+  void (*pack_unsigned)(const uint8_t* w, int64_t channel_stride, int64_t output_stride, int64_t channels,
+                        int64_t outputs, int16_t zero, int16_t* panel) = nullptr;
+  void (*pack_signed)(const int8_t* w, int64_t channel_stride, int64_t output_stride, int64_t channels,
+                      int64_t outputs, int16_t zero, int16_t* panel) = nullptr;
   // out[r * ld + c] = sum over taps t and pairs i of a[r][taps[t] + 2 i + e] panel[t][i][c][e], e = 0, 1, for
   // kByteColumns columns c. Reads one element behind a run of odd length (its weight is 0).
   void (*product)(int64_t rows, const int16_t* const* a, int64_t tap_count, const int64_t* taps,

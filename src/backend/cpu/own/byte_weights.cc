@@ -39,9 +39,12 @@ class Reader {
 
 }  // namespace
 
+int64_t ByteWeights::panel_size() const {
+  return tap_count() * pairs * kByteColumns * 2;
+}
 const int16_t* ByteWeights::panel(int64_t group, int64_t index) const {
-  const int64_t size = tap_count() * pairs * kByteColumns * 2;
-  return static_cast<const int16_t*>(packed->data()) + (group * (columns / kByteColumns) + index) * size;
+  return static_cast<const int16_t*>(packed->data()) +
+         (group * (columns / kByteColumns) + index) * panel_size();
 }
 
 ByteWeights pack_byte_weights(const ByteProblem& p) {
@@ -65,6 +68,7 @@ ByteWeights pack_byte_weights(const ByteProblem& p) {
     for (int64_t c : out.channel_of)
       out.bias.push_back(
           c < 0 ? 0 : static_cast<int32_t>(p.bias.constant.get_int(p.bias.constant.count() == 1 ? 0 : c)));
+  if (p.late) return out;
 
   const Reader weight(p);
   const int64_t taps = out.tap_count(), panels = out.columns / kByteColumns;
@@ -85,7 +89,7 @@ ByteWeights pack_byte_weights(const ByteProblem& p) {
           to[((t * out.pairs + l / 2) * kByteColumns + c) * 2 + l % 2] = static_cast<int16_t>(value);
         }
   };
-  const int64_t panel_size = taps * out.pairs * kByteColumns * 2;
+  const int64_t panel_size = out.panel_size();
   const auto fill = [&](void* to) {
     if (out.channelwise) return fill_wide(static_cast<int32_t*>(to));
     parallel_for(0, out.groups * panels, grain_for(out.groups * panels, panel_size),

@@ -21,12 +21,14 @@ struct ByteWeights {
   // outputs are rounded up to `columns`.
   bool channelwise = false;
   int64_t groups = 1, columns = 0;
-  std::shared_ptr<const Tensor>
-      packed;                       // i16 [groups][panels][taps][pairs][kByteColumns][2]; i32 [taps][columns]
+  // i16 [groups][panels][taps][pairs][kByteColumns][2], or i32 [taps][columns]; undefined if weights are
+  // late.
+  std::shared_ptr<const Tensor> packed;
   std::vector<int32_t> bias;        // [groups * columns], or empty
   std::vector<int64_t> channel_of;  // output of each of groups * columns, -1 where there is none
 
   int64_t tap_count() const { return static_cast<int64_t>(taps.size()); }
+  int64_t panel_size() const;  // elements
   const int16_t* panel(int64_t group, int64_t index) const;
   const int32_t* wide() const { return static_cast<const int32_t*>(packed->data()); }
 };
