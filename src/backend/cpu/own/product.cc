@@ -94,7 +94,8 @@ class Product final : public Kernel {
       chain_inputs_.push_back(s.operand.input);
     }
     // As refuse() saw it.
-    chain_.take(parse_group(instance.graph, instance.id), 0, columns, target.isa);
+    const size_t rank = instance.outputs[0].dims.size();
+    chain_.take(parse_group(instance.graph, instance.id), 0, columns, rank, rank - 1, target.isa);
     panels_ = (b_.columns + steps_.columns - 1) / steps_.columns;
     split();
     if (right_.constant.defined())
