@@ -7,6 +7,7 @@
 
 #include "backend/cpu/own/implementations.h"
 #include "backend/cpu/support.h"
+#include "ir/ops/composite.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/own/row_norm.cc"
@@ -91,18 +92,12 @@ HWY_AFTER_NAMESPACE();
 namespace pelton::backend::cpu {
 namespace {
 
-// First normalised axis, from 0.
-int64_t first_axis(const ir::Node& n, size_t rank) {
-  const int64_t axis = n.get_int("axis");
-  return axis < 0 ? axis + static_cast<int64_t>(rank) : axis;
-}
-
 std::string refuse(const ir::Graph& graph, ir::NodeId node, const device::Target&) {
   if (std::string why = refuse_layouts(graph, node); !why.empty()) return why;
   const ir::Node& n = graph[node];
   if (n.outputs.size() > 1) return "yields statistics";
   const Shape& x = graph.type(n.inputs[0]).shape;
-  const int64_t axis = first_axis(n, x.size());
+  const int64_t axis = ir::wrap_axis(n.get_int("axis"), static_cast<int64_t>(x.size()));
   for (ir::ValueId v : n.inputs) {
     if (!v) continue;
     const ir::Type& t = graph.type(v);
@@ -120,7 +115,7 @@ std::string refuse(const ir::Graph& graph, ir::NodeId node, const device::Target
 std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& target) {
   const ir::Node& n = instance.node();
   const Dims& x = instance.inputs[0].dims;
-  const int64_t axis = first_axis(n, x.size());
+  const int64_t axis = ir::wrap_axis(n.get_int("axis"), static_cast<int64_t>(x.size()));
   RowNorm norm;
   norm.n = element_count(Dims(x.begin() + axis, x.end()));
   norm.eps = n.get_real("eps");

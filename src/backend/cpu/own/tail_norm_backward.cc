@@ -8,6 +8,7 @@
 #include "backend/cpu/support.h"
 #include "base/cat.h"
 #include "ir/op.h"
+#include "ir/ops/composite.h"
 
 namespace pelton::backend::cpu {
 namespace {
@@ -21,8 +22,7 @@ std::string refuse(const ir::Graph& graph, ir::NodeId node, const device::Target
   if (scale >= n.inputs.size() || !n.inputs[scale]) return {};
   // One scale an element of the normalised shape.
   const Shape &x = graph.type(n.inputs[1]).shape, &s = graph.type(n.inputs[scale]).shape;
-  int64_t axis = n.get_int("axis");
-  axis += axis < 0 ? static_cast<int64_t>(x.size()) : 0;
+  const int64_t axis = ir::wrap_axis(n.get_int("axis"), static_cast<int64_t>(x.size()));
   if (Shape(x.begin() + axis, x.end()) != s)
     return cat("needs a scale of the normalised shape, got ", cat(s));
   return {};
@@ -32,8 +32,7 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& 
   const ir::Node& n = instance.node();
   const bool centred = n.is("layer_norm_backward");
   const Dims& dims = instance.inputs[1].dims;
-  int64_t axis = n.get_int("axis");
-  axis += axis < 0 ? static_cast<int64_t>(dims.size()) : 0;
+  const int64_t axis = ir::wrap_axis(n.get_int("axis"), static_cast<int64_t>(dims.size()));
   const int64_t rows = element_count(Dims(dims.begin(), dims.begin() + axis)),
                 width = element_count(Dims(dims.begin() + axis, dims.end()));
   const size_t results = instance.outputs.size(), rstd_at = centred ? 3 : 2;

@@ -6,6 +6,7 @@
 #include "backend/cpu/tile/lanes.h"
 #include "base/cat.h"
 #include "ir/op.h"
+#include "ir/ops/composite.h"
 
 namespace pelton::backend::cpu {
 namespace {
@@ -256,8 +257,7 @@ Role role(const ir::Node& n) {
 
 int64_t parameter_axis(const ir::Node& n, int64_t rank) {
   if (n.is("batch_norm")) return 1;
-  const int64_t axis = n.get_int("axis");
-  return axis < 0 ? axis + rank : axis;
+  return ir::wrap_axis(n.get_int("axis"), rank);
 }
 
 ir::Ints reduced_axes(const ir::Node& n, int64_t rank) {
@@ -267,8 +267,7 @@ ir::Ints reduced_axes(const ir::Node& n, int64_t rank) {
     std::sort(axes.begin(), axes.end());
     return axes;
   }
-  int64_t axis = n.get_int("axis");
-  axis += axis < 0 ? rank : 0;
+  int64_t axis = ir::wrap_axis(n.get_int("axis"), rank);
   if (n.is("softmax") || n.is("log_softmax")) return {axis};
   ir::Ints axes;
   for (; axis < rank; ++axis) axes.push_back(axis);

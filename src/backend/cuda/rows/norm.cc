@@ -4,24 +4,20 @@
 #include "backend/cuda/own/host.h"
 #include "backend/cuda/own/rows.h"
 #include "ir/op.h"
+#include "ir/ops/composite.h"
 
 namespace pelton::backend::cuda {
 namespace {
-
-size_t first_axis(const ir::Node& n, size_t rank) {
-  const int64_t axis = n.get_int("axis");
-  return static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(rank) : axis);
-}
 
 std::string refuse(const ir::Graph& graph, ir::NodeId id, const device::Target&) {
   if (std::string why = refuse_layouts(graph, id); !why.empty()) return why;
   const ir::Node& n = graph[id];
   const ir::Type& x = input_type(graph, id, 0);
   if (!elem_of(x.dtype)) return cat("needs f32, f16 or bf16, got ", name(x.dtype));
-  const size_t axis = first_axis(n, x.shape.size());
+  const int64_t axis = ir::wrap_axis(n.get_int("axis"), x.rank());
   const bool norm = n.is("layer_norm") || n.is("rms_norm");
-  if (!norm && axis + 1 != x.shape.size()) return "works along the last axis only";
-  const Shape row(x.shape.begin() + static_cast<std::ptrdiff_t>(axis), x.shape.end());
+  if (!norm && axis + 1 != x.rank()) return "works along the last axis only";
+  const Shape row(x.shape.begin() + axis, x.shape.end());
   for (size_t i = 1; i < n.inputs.size(); ++i) {
     if (!n.inputs[i]) continue;
     const ir::Type& t = input_type(graph, id, i);
@@ -37,15 +33,14 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target&)
   const TensorSpec& x = instance.inputs[0];
   const ir::Node& n = instance.node();
   if (x.count() == 0) return nothing();
-  const size_t axis = first_axis(n, x.dims.size());
+  const int64_t axis = ir::wrap_axis(n.get_int("axis"), static_cast<int64_t>(x.dims.size()));
   Rows g;
   g.op = n.is("layer_norm") ? Rows::layer_norm
          : n.is("rms_norm") ? Rows::rms_norm
          : n.is("softmax")  ? Rows::softmax
                             : Rows::log_softmax;
   g.type = elem(x.dtype);
-  g.size =
-      static_cast<int>(element_count(Dims(x.dims.begin() + static_cast<std::ptrdiff_t>(axis), x.dims.end())));
+  g.size = static_cast<int>(element_count(Dims(x.dims.begin() + axis, x.dims.end())));
   g.rows = x.count() / g.size;
   const bool norm = g.op == Rows::layer_norm || g.op == Rows::rms_norm;
   if (norm) g.eps = static_cast<float>(n.get_real("eps"));

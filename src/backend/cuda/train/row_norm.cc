@@ -6,14 +6,10 @@
 #include "backend/cuda/own/host.h"
 #include "backend/cuda/own/rows_backward.h"
 #include "ir/op.h"
+#include "ir/ops/composite.h"
 
 namespace pelton::backend::cuda {
 namespace {
-
-size_t first_axis(const ir::Node& n, size_t rank) {
-  const int64_t axis = n.get_int("axis");
-  return static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(rank) : axis);
-}
 
 struct Parsed {
   std::string reason;
@@ -74,7 +70,7 @@ std::string refuse(const ir::Graph& graph, ir::NodeId id, const device::Target&)
   const size_t scale = n.is("layer_norm_backward") ? 4 : 3;
   if (n.inputs.size() > scale && n.inputs[scale]) {
     const ir::Type& t = p.graph->type(n.inputs[scale]);
-    const auto axis = static_cast<std::ptrdiff_t>(first_axis(n, x.shape.size()));
+    const int64_t axis = ir::wrap_axis(n.get_int("axis"), x.rank());
     if (!elem_of(t.dtype)) return cat("needs f32, f16 or bf16, got ", name(t.dtype));
     if (t.shape != Shape(x.shape.begin() + axis, x.shape.end())) return "needs a scale of the size of a row";
   }
@@ -92,7 +88,7 @@ std::unique_ptr<Kernel> prepare(const Instance& instance, const device::Target& 
   const TensorSpec& x = instance.inputs[static_cast<size_t>(p.inputs[1])];
   const bool layer = n.is("layer_norm_backward");
   const size_t scale = layer ? 4 : 3;
-  const auto axis = static_cast<std::ptrdiff_t>(first_axis(n, x.dims.size()));
+  const int64_t axis = ir::wrap_axis(n.get_int("axis"), static_cast<int64_t>(x.dims.size()));
   RowsBackward g;
   g.type = elem(x.dtype);
   g.size = element_count(Dims(x.dims.begin() + axis, x.dims.end()));
