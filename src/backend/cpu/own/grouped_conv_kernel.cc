@@ -21,6 +21,8 @@ constexpr int64_t kPartWork = 1 << 15;  // products that are worth a hand-out
 
 struct Axis {
   int64_t size = 1, results = 1, kernel = 1, stride = 1, dilation = 1, low = 0;
+  // Whether the window that begins at `first` lies within.
+  bool covers(int64_t first) const { return first >= 0 && first + (kernel - 1) * dilation < size; }
 };
 
 class GroupedConv final : public Kernel {
@@ -43,6 +45,10 @@ class GroupedConv final : public Kernel {
     steps_ = grouped_conv_steps(target.isa, inputs_, group_outputs_);
     vectors_ = (outputs_ + steps_.lanes - 1) / steps_.lanes;
     pixels_ = y[0] * axes_[0].results * axes_[1].results;
+    for (int64_t tap = 0; tap < taps_; ++tap)
+      offsets_.push_back((tap / axes_[1].kernel * axes_[0].dilation * axes_[1].size +
+                          tap % axes_[1].kernel * axes_[1].dilation) *
+                         channels_);
     zeros_.assign(static_cast<size_t>(channels_), 0.0f);
     for (int64_t i = 0; i < inputs_; ++i)
       for (int64_t l = 0; l < steps_.lanes; ++l)
@@ -50,6 +56,7 @@ class GroupedConv final : public Kernel {
     cut(std::max(1, instance.threads));
     pack();
     chain_.take(group, y.size(), target.isa);
+    describe_units();
   }
 
   int64_t packed_bytes() const override { return packed_->bytes(); }
@@ -101,59 +108,72 @@ class GroupedConv final : public Kernel {
                                                      vectors_ * vector * 4, make);
   }
 
+  // What tiles of a unit have in common.
+  void describe_units() {
+    const int64_t lanes = steps_.lanes, vector = taps_ * inputs_ * lanes;
+    for (int64_t unit = 0; unit < units(); ++unit) {
+      GroupedTile t;
+      t.taps = taps_;
+      t.inputs = inputs_;
+      t.lookup = lookup_.data();
+      t.low = chain_.low();
+      t.out_stride = outputs_;
+      for (int64_t v = 0; v < std::min(steps_.vectors, vectors_ - unit * steps_.vectors); ++v) {
+        const int64_t o = (unit * steps_.vectors + v) * lanes;
+        t.first[v] = o / group_outputs_ * inputs_;
+        t.reads[v] = std::min(std::max<int64_t>(1, lanes / group_outputs_) * inputs_, channels_ - t.first[v]);
+        t.outputs[v] = std::min(lanes, outputs_ - o);
+      }
+      t.weights = static_cast<const float*>(packed_->data()) + unit * steps_.vectors * vector;
+      tiles_.push_back(t);
+    }
+  }
+
   // The address of every tap for the pixels from `first` on, tile by tile; what is outside or behind the last
   // pixel reads zeros.
   void find_addresses(const float* x, int64_t first, int64_t last, const float** to) const {
     const Axis &v = axes_[0], &h = axes_[1];
     const int64_t tiles = (last - first + steps_.pixels - 1) / steps_.pixels;
+    int64_t image = first / (v.results * h.results), row = first / h.results % v.results,
+            column = first % h.results;
     for (int64_t i = 0; i < tiles * steps_.pixels; ++i) {
       const float** at = to + i / steps_.pixels * taps_ * steps_.pixels + i % steps_.pixels;
-      const int64_t pixel = first + i, image = pixel / (v.results * h.results);
-      const int64_t top = pixel / h.results % v.results * v.stride - v.low,
-                    left = pixel % h.results * h.stride - h.low;
-      const bool counts = pixel < last;
-      for (int64_t r = 0; r < v.kernel; ++r) {
-        const int64_t row = top + r * v.dilation;
-        const bool in_rows = counts && row >= 0 && row < v.size;
-        const float* start = x + (image * v.size + row) * h.size * channels_;
-        for (int64_t c = 0; c < h.kernel; ++c, at += steps_.pixels) {
-          const int64_t column = left + c * h.dilation;
-          *at = in_rows && column >= 0 && column < h.size ? start + column * channels_ : zeros_.data();
+      const int64_t top = row * v.stride - v.low, left = column * h.stride - h.low;
+      const float* start = x + ((image * v.size + top) * h.size + left) * channels_;
+      const bool counts = first + i < last;
+      if (counts && v.covers(top) && h.covers(left))
+        for (int64_t tap = 0; tap < taps_; ++tap) at[tap * steps_.pixels] = start + offsets_[tap];
+      else
+        for (int64_t tap = 0; tap < taps_; ++tap) {
+          const int64_t y = top + tap / h.kernel * v.dilation, z = left + tap % h.kernel * h.dilation;
+          const bool inside = counts && y >= 0 && y < v.size && z >= 0 && z < h.size;
+          at[tap * steps_.pixels] = inside ? start + offsets_[tap] : zeros_.data();
         }
-      }
+      if (++column < h.results) continue;
+      column = 0;
+      if (++row < v.results) continue;
+      row = 0;
+      ++image;
     }
   }
 
   void run_part(const RunArgs& args, int64_t first, int64_t last, int64_t unit, int64_t last_unit) const {
     const float* addresses[kMostAddresses];
     find_addresses(static_cast<const float*>(args.in[static_cast<size_t>(input_)]), first, last, addresses);
-    const int64_t lanes = steps_.lanes, vector = taps_ * inputs_ * lanes;
     const float* bias = chain_.bias(args);
-    GroupedTile t;
-    t.taps = taps_;
-    t.inputs = inputs_;
-    t.lookup = lookup_.data();
-    t.low = chain_.low();
-    t.out_stride = outputs_;
-    const int64_t from = unit * steps_.vectors * lanes,
-                  to = std::min(outputs_, last_unit * steps_.vectors * lanes);
-    for (; unit < last_unit; ++unit) {
-      const int64_t vectors = std::min(steps_.vectors, vectors_ - unit * steps_.vectors),
-                    o = unit * steps_.vectors * lanes;
-      for (int64_t v = 0; v < vectors; ++v) {
-        t.first[v] = (o + v * lanes) / group_outputs_ * inputs_;
-        t.reads[v] = std::min(std::max<int64_t>(1, lanes / group_outputs_) * inputs_, channels_ - t.first[v]);
-        t.outputs[v] = std::min(lanes, outputs_ - o - v * lanes);
-      }
-      t.weights = static_cast<const float*>(packed_->data()) + unit * steps_.vectors * vector;
-      t.bias = bias ? bias + o : nullptr;
-      t.pixels = addresses;
-      for (int64_t p = first; p < last; p += steps_.pixels, t.pixels += taps_ * steps_.pixels) {
-        t.out = static_cast<float*>(args.out[0]) + p * outputs_ + o;
-        t.count = std::min(steps_.pixels, last - p);
-        steps_.tile[vectors - 1](t);
-      }
-    }
+    const int64_t from = unit * steps_.vectors * steps_.lanes,
+                  to = std::min(outputs_, last_unit * steps_.vectors * steps_.lanes);
+    const auto tile = [&](int64_t u, int64_t p) {
+      GroupedTile t = tiles_[static_cast<size_t>(u)];
+      const int64_t o = u * steps_.vectors * steps_.lanes;
+      if (bias) t.bias = bias + o;
+      t.pixels = addresses + (p - first) * taps_;
+      t.out = static_cast<float*>(args.out[0]) + p * outputs_ + o;
+      t.count = std::min(steps_.pixels, last - p);
+      steps_.tile[std::min(steps_.vectors, vectors_ - u * steps_.vectors) - 1](t);
+    };
+    for (int64_t u = unit; u < last_unit; ++u)
+      for (int64_t p = first; p < last; p += steps_.pixels) tile(u, p);
     if (chain_.empty()) return;
     if (to - from == outputs_) return chain_.run(args, first * outputs_, (last - first) * outputs_);
     for (int64_t p = first; p < last; ++p) chain_.run(args, p * outputs_ + from, to - from);
@@ -165,7 +185,9 @@ class GroupedConv final : public Kernel {
   int64_t channels_, outputs_, inputs_, group_outputs_, taps_, vectors_, pixels_;
   int64_t block_ = 1, blocks_ = 1, parts_ = 1;
   GroupedConvSteps steps_;
+  std::vector<GroupedTile> tiles_;  // of the units
   std::vector<int32_t> lookup_;
+  std::vector<int64_t> offsets_;  // of the taps, from that of the first
   std::vector<float> zeros_;
   std::shared_ptr<const Tensor> packed_;
   ConvChain chain_;

@@ -146,8 +146,7 @@ GroupedConvSteps steps(int64_t inputs, int64_t outputs) {
   }
 #if HWY_TARGET != HWY_SCALAR
   if (inputs == 4 && outputs == 4) return {most, kMorePixels, 1, true, {fours}};
-  if ((outputs == 1 || outputs == 2 || outputs == 4) && inputs <= outputs)
-    return {most, kMorePixels, 1, true, {looked_up}};
+  if ((outputs == 2 || outputs == 4) && inputs <= outputs) return {most, kMorePixels, 1, true, {looked_up}};
 #else
   (void)inputs;
 #endif
