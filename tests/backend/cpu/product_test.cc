@@ -123,6 +123,20 @@ TEST_CASE("f32 products with what follows them, in one kernel") {
       }
 }
 
+TEST_CASE("f32 products: NaN goes through a bias and relu") {
+  Tensor a = random(DType::f32, {2, 13, 40}, 1);
+  a.set_double(40 * 3 + 2, NAN);
+  const std::string text = chain_text({2, 13, 40}, {40, 130}, {2, 13, 130},
+                                      {"%1 = add(%0, %p0) : @ %2 = relu(%1) : @ return %2", {{130}}});
+  const Tensor y =
+      run_on_cpu(ir::parse_graph(text),
+                 {a, random(DType::f32, {40, 130}, 2), random(DType::f32, {2, 13, 130}, 3)}, kProduct)[0];
+  for (int64_t i = 0; i < 2 * 13 * 130; ++i) {
+    CAPTURE(i);
+    CHECK(std::isnan(y.get_double(i)) == (i / 130 == 3));
+  }
+}
+
 TEST_CASE("bits of f32 products depend neither on the number of threads nor on how many rows there are") {
   const Tensor a = random(DType::f32, {197, 700}, 1), b = random(DType::f32, {700, 150}, 2);
   for (bool constant : {false, true}) {

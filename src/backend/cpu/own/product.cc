@@ -4,6 +4,7 @@
 // cache. A constant right operand is packed once; one that changes is packed at each run, unless few rows
 // read it.
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "backend/cpu/implementations.h"
@@ -20,7 +21,8 @@ namespace {
 constexpr int64_t kBlock = 256;    // of K: so much of a panel stays in the first cache, and sums stay short
 constexpr int64_t kTaskRows = 96;  // so much of a block of A stays in the second cache
 constexpr int64_t kTaskColumns = 1024;
-constexpr int64_t kWork = 1 << 16;     // cycles of a task, if it has many columns
+constexpr int64_t kWork = 1 << 16;  // cycles of a task, if it has many columns
+constexpr float kNone = -std::numeric_limits<float>::infinity();
 constexpr int64_t kUnpackedRows = 12;  // up to which B is read where it lies
 
 std::string refuse(const ir::Graph& graph, ir::NodeId node, const device::Target&) {
@@ -93,9 +95,16 @@ class Product final : public Kernel {
       if (s.operand.constant.defined()) runtime::LateWeights::instance().ready(s.operand.constant.data());
       chain_inputs_.push_back(s.operand.input);
     }
-    // As refuse() saw it.
+    size_t first = 0;
     const size_t rank = instance.outputs[0].dims.size();
-    chain_.take(parse_group(instance.graph, instance.id), 0, columns, rank, rank - 1, target.isa);
+    if (first < group.steps.size() && is_bias(group.steps[0], rank, rank - 1))
+      bias_ = group.steps[first++].operand;
+    if (first < group.steps.size() && group.steps[first].op == "relu") {
+      low_ = 0;
+      ++first;
+    }
+    // As refuse() saw it.
+    chain_.take(parse_group(instance.graph, instance.id), first, columns, rank, rank - 1, target.isa);
     panels_ = (b_.columns + steps_.columns - 1) / steps_.columns;
     split();
     if (right_.constant.defined())
@@ -148,8 +157,10 @@ class Product final : public Kernel {
     // Few rows take the time in which B is read.
     const int64_t column = std::max<int64_t>(1, std::max<int64_t>(task_rows_, 8) * a_.columns / 16);
     const int64_t unit = 4 * steps_.columns;
-    task_columns_ = std::clamp(kWork / column, unit, kTaskColumns) / unit * unit;
-    column_tasks_ = (b_.columns + task_columns_ - 1) / task_columns_;
+    const auto parts = [](int64_t n, int64_t of) { return (n + of - 1) / of; };
+    column_tasks_ = parts(b_.columns, std::clamp(kWork / column, unit, kTaskColumns) / unit * unit);
+    const int64_t even = task_rows_ > steps_.rows ? steps_.columns : unit;
+    task_columns_ = parts(parts(b_.columns, column_tasks_), even) * even;
     blocks_ = std::max<int64_t>(1, (a_.columns + kBlock - 1) / kBlock);
     block_ = (a_.columns + blocks_ - 1) / blocks_;
   }
@@ -178,8 +189,9 @@ class Product final : public Kernel {
     const int64_t batch = i / (row_tasks_ * column_tasks_), row = i % row_tasks_ * task_rows_,
                   column = i / row_tasks_ % column_tasks_ * task_columns_;
     const int64_t m = std::min(task_rows_, a_.rows - row), end = std::min(column + task_columns_, b_.columns);
-    if (m <= 0) return;
+    if (m <= 0 || column >= end) return;
     const auto which = static_cast<size_t>(batch);
+    const float* bias = bias_.present() ? at(bias_, args) : nullptr;
     Strip s;
     s.m = m;
     s.a_row = a_.row;
@@ -196,12 +208,15 @@ class Product final : public Kernel {
       const int64_t width = m <= steps_.rows ? 4 * steps_.columns : to - from;
       for (int64_t j = from; j < to; j += width)
         for (int64_t k = 0; k < blocks_; ++k) {
+          const bool last = k + 1 == blocks_;
           s.n = std::min(width, to - j);
           s.k = std::min(block_, a_.columns - k * block_);
           s.a = a + k * block_ * a_.step;
           s.b = first + (j - from) / steps_.columns * b_panel + k * block_ * b_row;
           s.y = y + j;
           s.add = k > 0;
+          s.bias = last && bias ? bias + j : nullptr;
+          s.low = last ? low_ : kNone;
           steps_.multiply(s);
         }
     };
@@ -224,6 +239,8 @@ class Product final : public Kernel {
   std::vector<int64_t> a_of_, b_of_;  // of each product
   int64_t panels_ = 0, first_packed_ = 0;
   int64_t row_tasks_ = 1, task_rows_ = 0, column_tasks_ = 1, task_columns_ = 0, blocks_ = 1, block_ = 0;
+  GroupOperand bias_;
+  float low_ = kNone;
   RowChain chain_;
   std::vector<int> chain_inputs_;
   std::shared_ptr<const Tensor> packed_;

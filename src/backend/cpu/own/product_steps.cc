@@ -34,7 +34,7 @@ HWY_INLINE int64_t lanes() {
 
 // R rows by P panels. Few rows take several panels, or the latency of the additions would show.
 template <int R, int P>
-HWY_INLINE void tile(const Strip& s, const float* a, const float* b, float* y) {
+HWY_INLINE void tile(const Strip& s, const float* a, const float* b, float* y, const float* bias) {
   const D d;
   V sum[R][P][kVectors];
   for (int r = 0; r < R; ++r)
@@ -53,19 +53,23 @@ HWY_INLINE void tile(const Strip& s, const float* a, const float* b, float* y) {
         for (int v = 0; v < kVectors; ++v) sum[r][p][v] = hn::MulAdd(x, row[p][v], sum[r][p][v]);
     }
   }
+  const V low = hn::Set(d, s.low);
   for (int r = 0; r < R; ++r)
     for (int p = 0; p < P; ++p)
       for (int v = 0; v < kVectors; ++v) {
         float* to = y + r * s.y_row + (p * kVectors + v) * lanes();
-        hn::StoreU(s.add ? hn::Add(hn::LoadU(d, to), sum[r][p][v]) : sum[r][p][v], d, to);
+        V out = s.add ? hn::Add(hn::LoadU(d, to), sum[r][p][v]) : sum[r][p][v];
+        if (bias) out = hn::Add(out, hn::LoadU(d, bias + (p * kVectors + v) * lanes()));
+        // A NaN stays one.
+        hn::StoreU(hn::IfThenElse(hn::Lt(out, low), low, out), d, to);
       }
 }
 
 template <int R>
-void rows(const Strip& s, int64_t m, const float* a, const float* b, float* y) {
+void rows(const Strip& s, int64_t m, const float* a, const float* b, float* y, const float* bias) {
   if constexpr (R > 1)
-    if (m < R) return rows<R - 1>(s, m, a, b, y);
-  tile<R, 1>(s, a, b, y);
+    if (m < R) return rows<R - 1>(s, m, a, b, y, bias);
+  tile<R, 1>(s, a, b, y, bias);
 }
 
 void multiply(const Strip& s) {
@@ -76,15 +80,17 @@ void multiply(const Strip& s) {
   Strip last = s;
   last.y_row = columns;
   last.add = false;
+  last.low = -std::numeric_limits<float>::infinity();
   const float* b = s.b;
   for (int64_t j = 0, panels; j < s.n; j += panels * columns, b += panels * s.b_panel) {
     panels = s.n - j >= group * columns ? group : 1;
+    const float* bias = s.bias ? s.bias + j : nullptr;
     if (panels == 4) {
-      tile<1, 4>(s, s.a, b, s.y + j);
+      tile<1, 4>(s, s.a, b, s.y + j, bias);
       continue;
     }
     if (panels == 2) {
-      tile<2, 2>(s, s.a, b, s.y + j);
+      tile<2, 2>(s, s.a, b, s.y + j, bias);
       continue;
     }
     // As even parts of the rows as there can be.
@@ -93,13 +99,16 @@ void multiply(const Strip& s) {
     for (int64_t i = 0; i < blocks; ++i) {
       const int64_t m = s.m / blocks + (i < s.m % blocks);
       if (s.n - j >= columns) {
-        rows<kRows>(s, m, a, b, y);
+        rows<kRows>(s, m, a, b, y, bias);
       } else {
-        rows<kRows>(last, m, a, b, whole);
+        rows<kRows>(last, m, a, b, whole, nullptr);
         for (int64_t r = 0; r < m; ++r)
           for (int64_t c = 0; c < s.n - j; ++c) {
-            float &to = y[r * s.y_row + c], sum = whole[r * columns + c];
-            to = s.add ? to + sum : sum;
+            float& to = y[r * s.y_row + c];
+            float sum = whole[r * columns + c];
+            if (s.add) sum += to;
+            if (bias) sum += bias[c];
+            to = sum < s.low ? s.low : sum;
           }
       }
       a += m * s.a_row;

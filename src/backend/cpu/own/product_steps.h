@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "device/target.h"
 
@@ -20,7 +21,9 @@ struct Strip {
   int64_t b_row = 0, b_panel = 0;
   float* y = nullptr;
   int64_t y_row = 0;
-  bool add = false;  // to what y holds
+  bool add = false;                                     // to what y holds
+  const float* bias = nullptr;                          // [n], added last; null: none
+  float low = -std::numeric_limits<float>::infinity();  // the least that y becomes
 };
 
 struct ProductSteps {
