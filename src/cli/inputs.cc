@@ -34,7 +34,12 @@ ir::ValueId find_input(const Graph& g, const std::string& name, std::string_view
 
 HostValue load_value(const std::string& path, const Type& type) {
   bool npy = path.size() > 4 && path.compare(path.size() - 4, 4, ".npy") == 0;
-  if (npy) return load_npy(path, type.is_tensor() ? std::optional(type.dtype) : std::nullopt);
+  const bool wraps = type.kind == ir::TypeKind::optional && type.element->is_tensor();
+  if (npy && wraps) return HostValue::optional({load_npy(path, type.element->dtype)});
+  if (npy && !type.is_tensor())
+    fail(ErrorCode::bad_type, cat("a .npy file is one tensor, the input is ", type.str()), path,
+         "give a .pb file that holds a SequenceProto or an OptionalProto");
+  if (npy) return load_npy(path, type.dtype);
   return load_pb(path, type);
 }
 

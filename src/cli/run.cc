@@ -11,6 +11,7 @@
 #include "cli/compare.h"
 #include "cli/inputs.h"
 #include "cli/preprocess.h"
+#include "cli/results.h"
 #include "cli/run_model.h"
 #include "ir/op.h"
 #include "register/registry.h"
@@ -66,6 +67,12 @@ std::map<std::string, ir::HostValue> pictures(const std::string& path, const dev
   return {{input->name(), input->from_pixels(t)}};
 }
 
+void make_folder(const std::filesystem::path& path) {
+  std::error_code ec;
+  std::filesystem::create_directories(path, ec);
+  if (ec) fail_errno(ec.value(), "create", path.string());
+}
+
 int run(const Options& o, const Globals& globals) {
   require_amount(o.rtol, "--rtol");
   require_amount(o.atol, "--atol");
@@ -82,11 +89,6 @@ int run(const Options& o, const Globals& globals) {
   std::vector<ir::HostValue> inputs = load_inputs(g, files, prepared);
   require_dims(g, inputs, pairs(o.shapes, "--shape"));
 
-  for (size_t i = 0; i < g.outputs.size(); ++i)
-    if (!g.type(g.outputs[i]).is_tensor())
-      fail(ErrorCode::bad_type,
-           cat("a result of type ", g.type(g.outputs[i]).str(), " cannot be written as .npy"),
-           cat("output '", g.output_name(i), "'"));
   TraceBuffer trace;
   runtime::RunOptions options;
   options.random.seed = o.seed;
@@ -100,33 +102,37 @@ int run(const Options& o, const Globals& globals) {
                      {"depth", e.depth},
                      {"ms", static_cast<double>(e.end_ns - e.start_ns) * 1e-6}});
     };
-  if (!o.output_dir.empty()) {
-    std::error_code ec;
-    std::filesystem::create_directories(o.output_dir, ec);
-    if (ec) fail_errno(ec.value(), "create", o.output_dir);
-  }
+  if (!o.output_dir.empty()) make_folder(o.output_dir);
   Stopwatch watch;
-  std::vector<ir::HostValue> outputs = executable->run(inputs, options);
+  std::vector<ir::HostValue> outputs;
+  try {
+    outputs = executable->run(inputs, options);
+  } catch (const Error& e) {
+    // What the model was compiled for with open sizes may hold for some of them alone.
+    if (e.code() != ErrorCode::bad_shape || !e.message().starts_with("sizes must satisfy") ||
+        !o.shapes.empty())
+      throw;
+    fail(e.code(), e.message(), e.where(),
+         "if the model allows these sizes, compile or run it for them alone: --shape NAME=AxBxC");
+  }
   double ms = watch.seconds() * 1e3;
   if (!o.trace.empty()) trace.write(o.trace);
 
-  std::vector<std::string> names;
-  for (size_t i = 0; i < outputs.size(); ++i) names.push_back(g.output_name(i));
-  const std::vector<std::string> files_of = file_names(names);
+  const std::vector<ResultTensor> tensors = result_tensors(g, outputs);
   nlohmann::json results = nlohmann::json::array();
   bool all_match = true;
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    const std::string& name = g.output_name(i);
-    nlohmann::json r = {{"name", name}, {"type", g.type(g.outputs[i]).str()}};
-    const Tensor& t = outputs[i].tensor;
+  for (const ResultTensor& result : tensors) {
+    const Tensor& t = result.tensor;
+    nlohmann::json r = {{"name", result.name}, {"type", result.type}};
     r["shape"] = t.dims();
     if (!o.output_dir.empty()) {
-      std::string path = cat(o.output_dir, "/", files_of[i], ".npy");
+      std::string path = cat(o.output_dir, "/", result.file, ".npy");
+      make_folder(std::filesystem::path(path).parent_path());
       save_npy(path, t);
       r["file"] = path;
     }
     if (!o.compare_dir.empty()) {
-      Tensor expected = load_npy(cat(o.compare_dir, "/", files_of[i], ".npy"), t.dtype());
+      Tensor expected = load_npy(cat(o.compare_dir, "/", result.file, ".npy"), t.dtype());
       Difference d = compare(t, expected, o.rtol, o.atol);
       all_match &= d.matches();
       r["matches"] = d.matches();
@@ -145,9 +151,9 @@ int run(const Options& o, const Globals& globals) {
     if (!o.compare_dir.empty()) out["matches"] = all_match;
     print_json(out);
   } else {
-    for (size_t i = 0; i < outputs.size(); ++i) {
+    for (size_t i = 0; i < tensors.size(); ++i) {
       const nlohmann::json& r = results[i];
-      std::string line = cat(names[i], "  ", outputs[i].tensor.str());
+      std::string line = cat(tensors[i].name, "  ", tensors[i].tensor.str());
       if (r.contains("file")) append(line, cat("  -> ", r["file"].get<std::string>()));
       if (r.contains("matches"))
         append(line, r["matches"].get<bool>() ? std::string("  matches")
@@ -172,7 +178,9 @@ Run make_run(CLI::App& app, const Globals& globals) {
       ->type_name("FILE")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  app.add_option("--output-dir", o->output_dir, "write each output there as NAME.npy")->type_name("DIR");
+  app.add_option("--output-dir", o->output_dir,
+                 "write each output there as NAME.npy, a sequence as NAME/0.npy, NAME/1.npy, ...")
+      ->type_name("DIR");
   CLI::Option* compared =
       app.add_option("--compare", o->compare_dir,
                      "compare each output with NAME.npy there; exit status 1 if one differs")

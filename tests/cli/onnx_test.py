@@ -247,6 +247,49 @@ def test_declared_results_are_held_against_the_graph(pelton, model, tmp_path):
     np.testing.assert_allclose(np.load(tmp_path / "out/y.npy"), model, rtol=1e-4, atol=1e-6)
 
 
+def optional_and_sequence(tmp_path):
+    """s = the two columns of x, y = o, which is an optional input."""
+    nodes = [helper.make_node("SplitToSequence", ["x"], ["s"], axis=1), helper.make_node("OptionalGetElement", ["o"], ["y"])]
+    row = helper.make_tensor_type_proto(TensorProto.FLOAT, ["N"])
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 2]), helper.make_value_info("o", helper.make_optional_type_proto(row))]
+    column = helper.make_tensor_type_proto(TensorProto.FLOAT, ["N", 1])
+    outputs = [helper.make_value_info("s", helper.make_sequence_type_proto(column)), helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N"])]
+    graph = helper.make_graph(nodes, "g", inputs, outputs)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), tmp_path / "parts.onnx")
+
+
+def test_sequences_are_written_and_optional_inputs_read_as_arrays(pelton, tmp_path):
+    optional_and_sequence(tmp_path)
+    x, o = np.arange(6, dtype=np.float32).reshape(3, 2), np.arange(3, dtype=np.float32)
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "o.npy", o)
+    given = ("--input", "x=x.npy", "--input", "o=o.npy")
+    report = pelton("run", "parts.onnx", *given, "--output-dir", "out", "--json").json()
+    assert [r["name"] for r in report["outputs"]] == ["s/0", "s/1", "y"] and report["outputs"][1]["shape"] == [3, 1]
+    for i in range(2):
+        assert (np.load(tmp_path / f"out/s/{i}.npy") == x[:, i:i + 1]).all()
+    assert (np.load(tmp_path / "out/y.npy") == o).all()
+    assert pelton("run", "parts.onnx", *given, "--compare", "out").code == 0
+    np.save(tmp_path / "out/s/1.npy", x[:, :1])
+    assert pelton("run", "parts.onnx", *given, "--compare", "out").code == 1
+
+
+def test_a_size_that_open_sizes_exclude_names_shape(pelton, tmp_path):
+    """Squeeze if the size is 1: with an open size the branch is taken to be possible, a run of 4 shows that it is not."""
+    then = helper.make_graph([helper.make_node("Squeeze", ["x", "axes"], ["a"])], "t", [], [helper.make_tensor_value_info("a", TensorProto.FLOAT, None)])
+    other = helper.make_graph([helper.make_node("Identity", ["x"], ["c"])], "e", [], [helper.make_tensor_value_info("c", TensorProto.FLOAT, None)])
+    nodes = [helper.make_node("Shape", ["x"], ["shape"]), helper.make_node("Gather", ["shape", "one"], ["m"], axis=0),
+             helper.make_node("Equal", ["m", "one"], ["is"]), helper.make_node("If", ["is"], ["y"], then_branch=then, else_branch=other)]
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", "M"])],
+                              [onnx.ValueInfoProto(name="y")],
+                              [numpy_helper.from_array(np.array(1), "one"), numpy_helper.from_array(np.array([1]), "axes")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "rank.onnx")
+    np.save(tmp_path / "x.npy", np.ones((2, 4), np.float32))
+    refused = pelton("run", "rank.onnx", "--input", "x=x.npy")
+    assert_error(refused, 1, "sizes must satisfy", "--shape NAME=AxBxC")
+    assert pelton("run", "rank.onnx", "--input", "x=x.npy", "--shape", "x=2x4").code == 0
+
+
 def test_outputs_whose_names_make_one_file(pelton, tmp_path):
     names = ["a/b", "a_b", "a:b", "\u03b1", "\u03b2"]
     nodes = [helper.make_node("Mul", ["x", f"c{i}"], [name]) for i, name in enumerate(names)]
