@@ -5,6 +5,7 @@
 
 #include "interp/interpreter.h"
 #include "passes/rewrite.h"
+#include "passes/specialise.h"
 #include "passes/weight_names.h"
 
 namespace pelton::passes {
@@ -179,7 +180,7 @@ bool fold(Graph& graph, const Context& context, int64_t max_bytes) {
   }
   if (changed) {
     remove_dead(graph);
-    infer_all(graph);
+    infer_again(graph);
   }
   return changed;
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "passes/specialise.h"
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
+#include <set>
 
 #include "base/log.h"
 #include "ir/fact.h"
@@ -82,8 +84,10 @@ void substitute(Graph& g, const Replacements& r) {
       f.left = f.left.substitute(r);
       f.right = f.right.substitute(r);
     }
-    std::erase_if(*facts,
-                  [](const Fact& f) { return f.left.is_const() && f.right.is_const() && f.holds({}); });
+    std::erase_if(*facts, [](const Fact& f) {
+      if (f.relation == Fact::Relation::equal && f.left == f.right) return true;
+      return f.left.is_const() && f.right.is_const() && f.holds({});
+    });
   }
   for (NodeId id : g.order()) {
     Node& n = g.edit(id);
@@ -102,6 +106,54 @@ void substitute(Graph& g, const Replacements& r) {
       if (auto& contents = g.edit(v).contents) contents = substitute(*contents, r);
     }
     if (n.is("if")) refuse_lost_branch(g, id);
+  }
+}
+
+namespace {
+
+struct Told {
+  ValueId value;
+  size_t axis;
+  std::string symbol;
+};
+
+// The first place of each symbol that no input has; `seen` receives all symbols.
+std::vector<Told> told_symbols(const Graph& g, std::set<std::string>& seen) {
+  std::vector<Told> out;
+  auto collect = [&](const Type& t) {
+    for (const Dim& d : t.shape) d.collect_symbols(seen);
+  };
+  for (ValueId v : g.inputs) collect(g.type(v));
+  for (const Slot& s : g.slots) collect(s.type);
+  for (NodeId id : g.order())
+    for (ValueId v : g[id].outputs) {
+      const Type& t = g.type(v);
+      for (size_t d = 0; d < t.shape.size(); ++d)
+        if (auto symbol = t.shape[d].as_symbol(); symbol && !seen.count(*symbol))
+          out.push_back({v, d, *symbol});
+      collect(t);
+    }
+  return out;
+}
+
+}  // namespace
+
+void infer_again(Graph& graph) {
+  for (bool found = true; found;) {
+    std::set<std::string> seen;
+    const std::vector<Told> before = told_symbols(graph, seen);
+    infer_all(graph);
+    Replacements known;
+    for (const Told& told : before) {
+      const Shape& shape = graph.type(told.value).shape;
+      if (told.axis >= shape.size()) continue;
+      std::set<std::string> names;
+      shape[told.axis].collect_symbols(names);
+      const bool older = std::includes(seen.begin(), seen.end(), names.begin(), names.end());
+      if (older && !names.count(told.symbol)) known.emplace(told.symbol, shape[told.axis]);
+    }
+    found = !known.empty();
+    if (found) substitute(graph, known);
   }
 }
 
@@ -171,7 +223,7 @@ bool specialise(Graph& graph, const InputShapes& shapes, std::map<std::string, i
     graph.symbols->ranges.erase(symbol);
   }
   substitute(graph, replacements);
-  infer_all(graph);
+  infer_again(graph);
   return true;
 }
 

@@ -25,6 +25,10 @@ bool specialise(ir::Graph& graph, const InputShapes& shapes, std::map<std::strin
 using Replacements = std::map<std::string, Dim, std::less<>>;
 void substitute(ir::Graph& graph, const Replacements& replacements);
 
+// Infers every type again. Where a node told a symbol and its result has a size now that what it was computed
+// from is known, that size stands in the symbol's place everywhere.
+void infer_again(ir::Graph& graph);
+
 // "1x3x224x224", or "1:8:32x3x224x224" with min:opt:max where a dimension may vary. usage error otherwise.
 std::vector<DimRange> parse_shape(const std::string& text);
 

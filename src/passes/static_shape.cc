@@ -3,6 +3,7 @@
 
 #include "ir/ops/dynamic_shape.h"
 #include "passes/rewrite.h"
+#include "passes/specialise.h"
 
 namespace pelton::passes {
 
@@ -143,7 +144,7 @@ bool static_shape(Graph& graph, const Context& context) {
     any |= graph[id].op->family == Family::shape && graph[id].op->name.starts_with("dynamic_");
   for (NodeId id : graph.order()) any |= graph[id].is("range");
   if (!any) return false;
-  infer_all(graph);
+  infer_again(graph);
   return apply_rules(graph, kRules, context);
 }
 
