@@ -44,6 +44,16 @@ CASES = [
                                  real(6, 8), real(2, 8), real(8), real(8), np.array([[1, 1, 1, 0], [1, 1, 0, 0]], np.int32)], {"epsilon": 1e-5}, 2, 1e-4),
     ("Attention", [real(2, 4, 8), real(8, 24), real(24), np.array([[1, 1, 1, 0], [1, 1, 1, 1]], np.int32)], {"num_heads": 2}, 1, 1e-4),
     ("Attention", [real(1, 4, 8), real(8, 24), real(24)], {"num_heads": 2, "unidirectional": 1}, 1, 1e-4),
+    # Weights small enough that pairs of products fit ONNX Runtime's 16 bits before VNNI.
+    *[("QAttention", [u8(2, 4, 8), rng.integers(-60, 60, (8, 24)).astype(np.int8), real(24), s(0.02), s(0.01) if one else np.full(24, 0.01, F),
+                      np.array([4, 3], np.int32), z(120), z(0, np.int8) if one else np.arange(24, dtype=np.int8)], {"num_heads": 2}, 1, 1e-4)
+      for one in (True, False)],
+    ("QAttention", [u8(1, 1, 8), rng.integers(-60, 60, (8, 24)).astype(np.int8), real(24), s(0.02), s(0.01), None, z(120), z(3, np.int8),
+                    real(2, 1, 2, 3, 4)], {"num_heads": 2, "unidirectional": 1}, 2, 1e-4),
+    ("Trilu", [real(2, 4, 4)], {"upper": 0}, 1, 0),
+    ("GatherND", [real(3, 4, 4), np.array([[0, 1], [2, 3]])], {}, 1, 0),
+    ("Unique", [np.array([2, 1, 1, 3, 2], F)], {}, 3, 0),
+    ("TransposeMatMul", [real(2, 4, 3), real(2, 4, 5)], {"transA": 1}, 1, 1e-4),
     ("MultiHeadAttention", [real(2, 4, 8), real(2, 6, 8), real(2, 6, 8)], {"num_heads": 2}, 1, 1e-4),
     ("MultiHeadAttention", [real(2, 4, 8), real(2, 6, 8), real(2, 6, 8), real(24)], {"num_heads": 2}, 1, 1e-4),
     ("GroupQueryAttention", [real(1, 5, 64), real(1, 5, 32), real(1, 5, 32), np.zeros((1, 2, 0, 16), F), np.zeros((1, 2, 0, 16), F),

@@ -62,6 +62,14 @@ void unique(NodeContext& c) {
   for (size_t i = 0; i < 4; ++i) c.out(i, y[i]);
 }
 
+// com.microsoft: in the order in which they come; which of them each element is, and how often each comes.
+void ms_unique(NodeContext& c) {
+  auto y = c.b.ops("unique", {c.in(0)}, {{"sorted", false}}, 4);
+  c.out(0, y[0]);
+  c.out(1, y[2]);
+  c.out(2, y[3]);
+}
+
 void reverse_sequence(NodeContext& c) {
   ValueId x = c.in(0);
   c.out(0, c.b.op("reverse_sequence", {x, c.in(1)},
@@ -100,6 +108,7 @@ void add_index(ImportTable& table) {
   table.add("Gather", gather);
   table.add("GatherElements", gather_elements);
   table.add("GatherND", gather_nd);
+  table.add(kMsDomain, "GatherND", gather_nd);
   table.add("Scatter", scatter_elements);
   table.add("ScatterElements", scatter_elements);
   table.add("ScatterND", scatter_nd);
@@ -107,6 +116,7 @@ void add_index(ImportTable& table) {
   table.add("NonZero", non_zero);
   table.add("Compress", compress);
   table.add("Unique", unique);
+  table.add(kMsDomain, "Unique", ms_unique);
   table.add("ReverseSequence", reverse_sequence);
   table.add("TopK", topk);
   table.add("TensorScatter", tensor_scatter);

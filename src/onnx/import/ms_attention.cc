@@ -4,6 +4,7 @@
 
 #include "onnx/import/attention.h"
 #include "onnx/import/helpers.h"
+#include "onnx/import/quantize.h"
 #include "onnx/import/table.h"
 
 namespace pelton::onnx {
@@ -47,16 +48,12 @@ void refuse_shared_buffer(NodeContext& c, size_t length_at) {
              "export the model without past_present_share_buffer, or with GroupQueryAttention");
 }
 
-// x[N,L,I] through one matrix for q, k and v; past and present are [2,N,H,P,D].
-void attention(NodeContext& c) {
-  ValueId x = c.in(0), w = c.in(1);
+// q, k and v side by side in all[N,L,E]; past and present are [2,N,H,P,D].
+void attend_packed(NodeContext& c, ValueId all, ValueId mask, ValueId old, ValueId added) {
   int64_t heads = c.need_int("num_heads");
-  refuse_shared_buffer(c, 6);
   if (c.get_int("do_rotary", 0))
     c.refuse(ErrorCode::unsupported_op, "rotates queries and keys itself (do_rotary)",
              "export the model with RotaryEmbedding nodes in front of it");
-  ValueId all = c.b.matmul(x, w);
-  if (c.has(2)) all = c.b.add(all, c.in(2));
   Ints sizes = c.get_ints("qkv_hidden_sizes");
   const Shape s = c.b.shape(all);
   if (sizes.empty()) {
@@ -65,13 +62,12 @@ void attention(NodeContext& c) {
   }
   auto parts = split_axis(c, all, 2, to_shape(sizes));
   AttentionCall call;
-  DType t = c.b.dtype(x);
+  DType t = c.b.dtype(all);
   call.q = split_heads(c, parts.at(0), heads);
   call.k = split_heads(c, parts.at(1), heads);
   call.v = split_heads(c, parts.at(2), heads);
   Dim fresh = s.at(1), past = 0;
-  if (c.has(4)) {
-    ValueId old = c.in(4);
+  if (old) {
     const Shape os = c.b.shape(old);
     past = os.at(3);
     auto halves = split_axis(c, old, 0, {1, 1});
@@ -80,8 +76,8 @@ void attention(NodeContext& c) {
     call.v = concat(c, {drop(halves[1]), call.v}, 2);
   }
   Dim keys = past + fresh;
-  if (c.has(3)) call.mask = as_added(c, key_mask(c, c.in(3), s.at(0), keys), t);
-  if (c.has(5)) call.mask = call.mask ? c.b.add(call.mask, c.in(5)) : c.in(5);
+  if (mask) call.mask = as_added(c, key_mask(c, mask, s.at(0), keys), t);
+  if (added) call.mask = call.mask ? c.b.add(call.mask, added) : added;
   call.scale = c.get_real("scale", 0);
   if (c.get_int("unidirectional", 0)) {
     ValueId place = c.b.add(positions(c, fresh, 2), as_scalar(c, past));
@@ -92,6 +88,25 @@ void attention(NodeContext& c) {
   }
   c.out(0, merge_heads(c, attend(c, call).y));
   if (c.wants(1)) c.out(1, concat(c, {c.b.unsqueeze(call.k, {0}), c.b.unsqueeze(call.v, {0})}, 0));
+}
+
+// x[N,L,I] through one matrix for q, k and v.
+void attention(NodeContext& c) {
+  refuse_shared_buffer(c, 6);
+  ValueId all = c.b.matmul(c.in(0), c.in(1));
+  if (c.has(2)) all = c.b.add(all, c.in(2));
+  attend_packed(c, all, c.opt(3), c.opt(4), c.opt(5));
+}
+
+// x, w (8 bits), bias (f32), x_scale, w_scale, [mask, x_zero, w_zero, past]; of w one or one a column.
+void quantised_attention(NodeContext& c) {
+  refuse_shared_buffer(c, c.input_count());
+  ValueId x_zero = c.has(6) ? to_scalar(c, c.in(6)) : ValueId{}, w_zero;
+  if (c.has(7)) w_zero = quant_parameter(c, c.in(7));
+  ValueId sum = c.b.op("matmul", {c.in(0), c.in(1), x_zero, w_zero});
+  ValueId scale = c.b.mul(to_scalar(c, c.in(3)), quant_parameter(c, c.in(4)));
+  ValueId all = c.b.add(c.b.mul(c.b.cast(sum, c.b.dtype(scale)), scale), c.in(2));
+  attend_packed(c, all, c.opt(5), c.opt(8), {});
 }
 
 // [N,L,H,count,D] to `count` of [N,L,H*D].
@@ -249,6 +264,7 @@ void rotary(NodeContext& c) {
 
 void add_ms_attention(ImportTable& table) {
   table.add(kMsDomain, "Attention", attention);
+  table.add(kMsDomain, "QAttention", quantised_attention);
   table.add(kMsDomain, "MultiHeadAttention", multi_head_attention);
   table.add(kMsDomain, "GroupQueryAttention", group_query_attention);
   table.add(kMsDomain, "RotaryEmbedding", rotary);

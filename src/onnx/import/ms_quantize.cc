@@ -220,6 +220,7 @@ void add_ms_quantize(ImportTable& table) {
   table.add(kMsDomain, "FusedConv", fused_conv);
   table.add(kMsDomain, "FusedGemm", fused_gemm);
   table.add(kMsDomain, "FusedMatMul", fused_matmul);
+  table.add(kMsDomain, "TransposeMatMul", fused_matmul);
   table.add(kMsDomain, "BiasSoftmax", bias_softmax);
   table.add(kMsDomain, "ExpandDims", expand_dims);
 }

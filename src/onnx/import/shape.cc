@@ -237,6 +237,7 @@ void add_shape(ImportTable& table) {
   table.add("Constant", constant);
   table.add("Range", range);
   table.add("Trilu", trilu);
+  table.add(kMsDomain, "Trilu", trilu);
   table.add("EyeLike", eye_like);
 }
 
