@@ -36,7 +36,15 @@ void RunFolder::describe(const Recipe& r, const std::string& model,
             {"folder", fs::absolute(r.folder.empty() ? "." : r.folder).lexically_normal().string()},
             {"model", model},
             {"classes", classes}};
-  write_file(path_ + "/run.json", j.dump(2) + "\n");
+  std::string text;
+  try {
+    text = j.dump(2);
+  } catch (const Json::exception&) {
+    fail(ErrorCode::bad_name,
+         "run.json holds the names of recipe, folder and classes, of which one is no UTF-8", path_,
+         "rename it");
+  }
+  write_file(path_ + "/run.json", text + "\n");
 }
 
 bool is_run_folder(const std::string& path) {

@@ -164,6 +164,10 @@ def test_json_of_names_that_are_no_utf8(chain, pelton, tmp_path):
     assert layers and pelton("export", "odd.plt", "-o", os.fsdecode(b"\xff.onnx"), "--json").json()["nodes"]
     assert pelton("run", plan, *INPUTS, "--output-dir", os.fsdecode(b"\xff"), "--json").json()["outputs"]
     assert pelton("inspect", os.fsdecode(b"\xff.absent"), "--json").json()["error"]["code"] == "not_found"
+    recipe = tmp_path / os.fsdecode(b"\xff.toml")
+    recipe.write_text('version = 1\nmodel = { name = "mlp", classes = 10 }\ndata = { synthetic = [1, 28, 28], batch = 4 }\n'
+                      'step = { epochs = 1, loss = "cross_entropy" }\noptimizer = { name = "sgd", lr = 0.1 }\n')
+    assert pelton("train", recipe, "--json").json()["error"]["code"] == "bad_name"
 
 
 def test_inspect(pelton, chain):
