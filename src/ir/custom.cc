@@ -63,4 +63,8 @@ bool in_place(const Node& node) {
   return node.op->alias == AliasRule::in_place || (op && op->in_place);
 }
 
+bool in_place(const Node& node, ValueId operand) {
+  return in_place(node) && (node.op->family != Family::indexing || operand == node.inputs[0]);
+}
+
 }  // namespace pelton::ir

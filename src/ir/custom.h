@@ -36,5 +36,7 @@ const CustomOp* newest_custom_op(std::string_view domain, std::string_view name,
 // What the row of the op says, or the plug-in of a custom op.
 Effects effects_of(const Node& node);
 bool in_place(const Node& node);
+// The result may lie in the bytes of this operand: of an op that writes into its data that is the data alone.
+bool in_place(const Node& node, ValueId operand);
 
 }  // namespace pelton::ir

@@ -138,8 +138,8 @@ class Planner {
     size_t found = SIZE_MAX;
     each_input(step, [&](const Ref& in) {
       const Type& from = g.type(in.value);
-      if (found != SIZE_MAX || in.dims != out.dims || in.bytes != out.bytes || from.dtype != type.dtype ||
-          from.layout != type.layout)
+      if (found != SIZE_MAX || !in_place(g[step.node], in.value) || in.dims != out.dims ||
+          in.bytes != out.bytes || from.dtype != type.dtype || from.layout != type.layout)
         return;
       const std::vector<int>& readers = readers_[root(in)];
       // Read by this step once, since an element-wise kernel may read one operand after writing over another.

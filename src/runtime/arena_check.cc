@@ -60,13 +60,21 @@ void check_memory(const Program& p, const Region& region) {
   std::sort(tenants.begin(), tenants.end(),
             [](const Tenant& a, const Tenant& b) { return a.offset < b.offset; });
 
+  // The op lets its result lie in the bytes of every operand that lies there.
+  auto writes_over = [&](const Step& step, int64_t offset) {
+    for (uint32_t i = 0; i < step.in_count; ++i)
+      if (const Ref& r = p.refs[step.first_in + i];
+          r.place == Place::arena && r.offset == offset && !in_place(g[step.node], r.value))
+        return false;
+    return in_place(g[step.node]);
+  };
   auto over_before = [&](const Tenant& a, const Tenant& b) {
     if (!p.order.before(a.writer, b.writer)) return false;
     return std::all_of(a.readers.begin(), a.readers.end(), [&](int r) {
       if (p.order.before(r, b.writer)) return true;
       const Step& step = p.steps[static_cast<size_t>(r)];
       return r == b.writer && b.what != "scratch" && a.offset == b.offset && a.bytes == b.bytes &&
-             step.kernel && in_place(g[step.node]);
+             step.kernel && writes_over(step, a.offset);
     });
   };
   for (size_t i = 0; i < tenants.size(); ++i) {

@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 
+#include "base/cat.h"
 #include "interp/interpreter.h"
 #include "ir/text.h"
 #include "runtime/executable.h"
@@ -116,4 +117,40 @@ TEST_CASE("arena: with poisoned memory results stay what they are") {
   auto expected = interp::run(plan->graph, {x}).outputs;
   for (int i = 0; i < 3; ++i) CHECK(e->run({x})[0].tensor.same_bytes(expected[0].tensor));
   unsetenv("PELTON_POISON");
+}
+
+TEST_CASE("arena: a result lies in the data that its op writes into, never in what is written") {
+  backend::Registry made;
+  test::add_test_kernels(made);
+  made.add({"test.scatter",
+            {"scatter_elements"},
+            [](const ir::Graph&, ir::NodeId, const device::Target&) { return std::string(); },
+            test::prepare_point,
+            false});
+  // One of data and updates ends with the node; both have the result's shape.
+  auto offsets = [&](const char* operands, const char* again) {
+    const ir::Graph graph = ir::parse_graph(cat(R"(graph "g"(%x: f32[3,2], %i: i64[3,2]) {
+  %0 = neg(%x) : f32[3,2]
+  %1 = neg(%0) : f32[3,2]
+  %2 = neg(%1) : f32[3,2]
+  %3 = scatter_elements()",
+                                                operands, R"() {axis = 0} : f32[3,2]
+  %4 = add(%3, )",
+                                                again, R"() : f32[3,2]
+  return %4
+})"));
+    const device::Target target = device::detect_cpu(1);
+    const std::vector<Choice> choices = choose_all(graph, made, target);
+    Region region(graph, choices, made, target, {});
+    Program p = *region.program(0, {});
+    check_memory(p, region);
+    std::vector<int64_t> out;
+    for (const Ref* r : arena_results(p)) out.push_back(r->offset);
+    REQUIRE(out.size() == 4);
+    return out;
+  };
+  const auto data_ends = offsets("%1, %i, %2", "%2"), updates_end = offsets("%1, %i, %2", "%1");
+  CHECK(data_ends[3] == data_ends[1]);
+  CHECK(updates_end[3] != updates_end[1]);
+  CHECK(updates_end[3] != updates_end[2]);
 }
