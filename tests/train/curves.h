@@ -78,34 +78,42 @@ inline void check_curve(const nlohmann::json& c, const device::Target& target) {
     CHECK(ours < 3 * theirs + 1e-5);
 }
 
+// The largest of one distance or of several.
+inline double furthest(const nlohmann::json& distances) {
+  if (!distances.is_array()) return distances.get<double>();
+  const auto all = distances.get<std::vector<double>>();
+  return *std::max_element(all.begin(), all.end());
+}
+
 // Curves in the lower precisions of `theirs`, which has PyTorch's distances. Returns how many there are.
-// Where the order of a batch's samples alone moves a curve by half its distance (GPT-2 in bf16: PyTorch's are
-// 0.033 to 0.048 from the exact one on a processor without 16-bit products, 0.017 on one that has them), one
-// of ours in four orders has to come nearer than twice PyTorch's, none further than twice its furthest of CPU
-// and GPU.
+// Where the order of a batch's samples alone moves a curve by half its distance there is one distance for
+// each of four orders (GPT-2 in bf16: 0.033 to 0.048 on a processor with AVX2, and 0.017 for the first of
+// them on one with 16-bit products, so that a single run tells little): the mean of ours is at most 1.5 times
+// the mean of PyTorch's. A single distance is at most twice PyTorch's, and none further than twice its
+// furthest of CPU and GPU.
 inline size_t check_mixed(const nlohmann::json& c, const nlohmann::json& theirs,
                           const device::Target& target) {
   const std::string name = c["model"];
   CAPTURE(name);
+  const std::vector<int64_t> orders[] = {{}, {1, 0, 3, 2}, {2, 3, 0, 1}, {3, 2, 1, 0}};
   for (const auto& [precision, bound] : theirs.items()) {
     CAPTURE(precision);
-    const double near = 2 * bound.get<double>();
-    double far = near;
+    double far = 2 * furthest(bound);
     for (const char* set : {"mixed", "mixed_cuda"})
-      if (c.contains(set) && c[set].contains(precision))
-        far = std::max(far, 2 * c[set][precision].get<double>());
-    double ours = far;
-    for (const std::vector<int64_t>& order :
-         {std::vector<int64_t>{}, {1, 0, 3, 2}, {2, 3, 0, 1}, {3, 2, 1, 0}}) {
-      const std::vector<double> got = losses(c, c["loss"]["f64"].size(), target, order, precision);
+      if (c.contains(set) && c[set].contains(precision)) far = std::max(far, 2 * furthest(c[set][precision]));
+    const size_t count = bound.is_array() ? bound.size() : 1;
+    REQUIRE(count <= std::size(orders));
+    double ours = 0, mean = 0;
+    for (size_t i = 0; i < count; ++i) {
+      const std::vector<double> got = losses(c, c["loss"]["f64"].size(), target, orders[i], precision);
       const double d = distance(got, c);
-      MESSAGE(name, " in ", precision, ": distance from the f64 curve ", d, ", PyTorch's ", bound);
+      MESSAGE(name, " in ", precision, ": distance from the f64 curve ", d, ", PyTorch's ", bound.dump());
       CHECK(d < far);
       CHECK(got.back() < 0.9 * got.front());
-      ours = std::min(ours, d);
-      if (ours < near) break;
+      ours += d / static_cast<double>(count);
+      mean += (bound.is_array() ? bound[i] : bound).get<double>() / static_cast<double>(count);
     }
-    CHECK(ours < near);
+    CHECK(ours < (count > 1 ? 1.5 : 2.0) * mean);
   }
   return theirs.size();
 }

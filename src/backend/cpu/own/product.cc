@@ -83,7 +83,7 @@ class Product final : public Kernel {
     if (b_.count() == 1 && a_.step == 1) {
       // One right operand: the batches are more rows.
       a_.rows *= element_count(batch);
-      batch = a_.batch = {};
+      batch = a_.batch = b_.batch = {};
     }
     for (int64_t i = 0; i < element_count(batch); ++i) {
       a_of_.push_back(a_.index(batch, i));
