@@ -9,7 +9,7 @@
 #include "base/thread_pool.h"
 #include "device/artifacts.h"
 #include "ir/op.h"
-#include "ir/slices.h"
+#include "ir/reads.h"
 #include "runtime/arena.h"
 #include "runtime/lanes.h"
 #include "runtime/late_weights.h"
@@ -78,6 +78,7 @@ std::shared_ptr<const backend::Kernel> Region::kernel(size_t position, const Sym
   const ir::Node& n = graph_[node.id];
   const device::Target& target = node.on_device ? target_ : host_;
   if (node.on_device) options_.device->activate();
+  require_reads(graph_, node.id, symbols);
   backend::Instance instance{graph_, node.id, {}, {}, {}, symbols, target.threads};
   auto spec = [&](ValueId v) {
     const Type& t = graph_.type(v);
@@ -96,7 +97,6 @@ std::shared_ptr<const backend::Kernel> Region::kernel(size_t position, const Sym
     instance.constants.push_back(std::move(constant));
   }
   for (ValueId v : n.outputs) instance.outputs.push_back(spec(v));
-  require_slices(graph_, node.id, symbols);
   check_results_fit(instance, target);
   const device::ArtifactScope artifacts(options_.artifacts, options_.by_timing);
   const auto ready = [&](size_t input) {

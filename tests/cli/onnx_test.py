@@ -114,6 +114,24 @@ def test_sizes_computed_in_floats_from_a_shape(pelton, tmp_path):
     assert_error(pelton("run", "open.pelton", "--input", "x=x.npy"), 1, "slice")  # parts of 2 and 4 from 4 rows
 
 
+def test_windows_larger_than_the_picture_of_a_run(pelton, tmp_path):
+    """Found at fixed sizes by compile, at open ones by the run: kernels would yield no elements, and means of them numbers."""
+    nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Conv", ["r", "w"], ["c"], name="reduce", strides=[4, 4]),
+             helper.make_node("ReduceSum", ["c"], ["y"], keepdims=0)]
+    graph = helper.make_graph(nodes, "windows", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 1, "h", "w_"])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+                              [numpy_helper.from_array(np.ones((2, 1, 4, 4), np.float32), "w")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "windows.onnx")
+    np.save(tmp_path / "x.npy", np.ones((1, 1, 4, 8), np.float32))
+    assert pelton("compile", "windows.onnx", "-o", "windows.pelton").code == 0
+    assert pelton("run", "windows.pelton", "--input", "x=x.npy", "--output-dir", "out").code == 0
+    assert np.load(tmp_path / "out/y.npy") == 64
+    for size in (3, 1):
+        np.save(tmp_path / "x.npy", np.ones((1, 1, 4, size), np.float32))
+        assert_error(pelton("run", "windows.pelton", "--input", "x=x.npy"), 1, "reduce", f"a window of 4 does not fit into size {size}")
+    assert_error(pelton("compile", "windows.onnx", "--shape", "x=1x1x4x3"), 1, "reduce", "window of 4")
+
+
 def test_damaged_models(pelton, model, tmp_path):
     good = (tmp_path / "mlp.onnx").read_bytes()
     (tmp_path / "short.onnx").write_bytes(good[:len(good) // 2])

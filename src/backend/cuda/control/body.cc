@@ -5,7 +5,7 @@
 
 #include "backend/cuda.h"
 #include "ir/op.h"
-#include "ir/slices.h"
+#include "ir/reads.h"
 #include "runtime/late_weights.h"
 #include "runtime/memory_plan.h"
 #include "runtime/plan.h"
@@ -114,7 +114,7 @@ Body::Body(GraphPtr body, const device::Target& target, int threads) : graph_(st
       p.block = block(p.bytes, number);
       step.out.push_back(p);
     }
-    require_slices(g, id, none_);
+    require_reads(g, id, none_);
     // A node that was taken at open sizes may be wrong at these.
     const Implementation* found = own_registry().find(choice.implementation);
     if (!found)
