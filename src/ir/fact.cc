@@ -37,20 +37,22 @@ std::string Fact::str() const {
   return "";
 }
 
+bool require_check(const Fact& f, const SymbolValues& sizes) {
+  std::set<std::string> names;
+  f.left.collect_symbols(names);
+  f.right.collect_symbols(names);
+  if (!std::all_of(names.begin(), names.end(), [&](const auto& n) { return sizes.count(n) != 0; }))
+    return false;
+  if (f.holds(sizes)) return true;
+  if (names.empty()) fail(ErrorCode::bad_shape, "the run takes a branch that no sizes allow", f.reason);
+  fail(ErrorCode::bad_shape,
+       cat("sizes must satisfy ", f.str(), ", but they are ", f.left.eval(sizes), " and ",
+           f.right.eval(sizes)),
+       f.reason);
+}
+
 void require_checks(const Graph& graph, const SymbolValues& sizes) {
-  for (const Fact& f : graph.checks) {
-    std::set<std::string> names;
-    f.left.collect_symbols(names);
-    f.right.collect_symbols(names);
-    if (!std::all_of(names.begin(), names.end(), [&](const auto& n) { return sizes.count(n) != 0; }))
-      continue;
-    if (f.holds(sizes)) continue;
-    if (names.empty()) fail(ErrorCode::bad_shape, "the run takes a branch that no sizes allow", f.reason);
-    fail(ErrorCode::bad_shape,
-         cat("sizes must satisfy ", f.str(), ", but they are ", f.left.eval(sizes), " and ",
-             f.right.eval(sizes)),
-         f.reason);
-  }
+  for (const Fact& f : graph.checks) require_check(f, sizes);
 }
 
 bool is_misfit(const Error& error) {

@@ -9,8 +9,10 @@
 
 namespace pelton::ir {
 
+// bad_shape if the check does not hold at these sizes; false if it names a size that is not known yet.
+bool require_check(const Fact& check, const SymbolValues& sizes);
 // bad_shape if a check of the graph does not hold at these sizes. One that names a size that is not known yet
-// is left to the op that makes the size.
+// is left for later.
 void require_checks(const Graph& graph, const SymbolValues& sizes);
 
 // The error says that sizes do not fit one another, and no remedy: what raised it can never run at these

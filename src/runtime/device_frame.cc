@@ -150,6 +150,7 @@ void DeviceFrame::run(const RunOptions& options, const SymbolValues& outer) {
 }
 
 void DeviceFrame::run_segment(size_t segment, const RunOptions& options) {
+  require_late_checks(segment);
   Ready& r = ready(segment);
   for (const auto& [root, at] : r.in_arena) device_at_[root.index] = at;
   for (uint32_t i : r.moving) {

@@ -138,6 +138,7 @@ void Frame::run(const RunOptions& options, const SymbolValues& outer) {
 }
 
 void Frame::run_segment(size_t segment, const RunOptions& options) {
+  require_late_checks(segment);
   Loaded& l = load(segment);
   const Program& p = *l.program;
   allocate_results(p);

@@ -103,6 +103,8 @@ class Frame {
   void own(ir::HostValue& value, const std::vector<ir::HostValue>& inputs) const;
   void grow_arena(int64_t bytes);
   void drop_arena();
+  // Before a segment: the checks of sizes that the segments before it told.
+  void require_late_checks(size_t segment);
 
   const Region& region_;
   const bool poison_;
@@ -120,6 +122,8 @@ class Frame {
   std::vector<ir::HostValue> outputs_;
   std::vector<Loaded> loaded_;  // by segment
   SymbolValues symbols_, base_symbols_, outer_;
+  std::vector<const ir::Fact*> late_checks_,
+      open_checks_;  // of sizes that the run learns; not asked yet in this run
   bool sizes_known_ = false;
   std::byte* arena_ = nullptr;
   int64_t arena_bytes_ = 0;

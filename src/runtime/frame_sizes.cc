@@ -65,10 +65,19 @@ void Frame::find_sizes(const SymbolValues& outer) {
                  it->second.max),
              cat("graph '", g.name, "'"), "compile the model with a wider --shape range");
   solve_sizes(g.checks, symbols_);
-  require_checks(g, symbols_);
+  late_checks_.clear();
+  for (const Fact& f : g.checks)
+    if (!require_check(f, symbols_)) late_checks_.push_back(&f);
   base_symbols_ = symbols_;
   loaded_[0].program.reset();
   sizes_known_ = true;
+}
+
+void Frame::require_late_checks(size_t segment) {
+  if (segment == 0)
+    open_checks_ = late_checks_;
+  else
+    std::erase_if(open_checks_, [&](const Fact* f) { return require_check(*f, symbols_); });
 }
 
 bool Frame::breaks_a_guard() const {

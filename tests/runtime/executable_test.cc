@@ -115,6 +115,25 @@ TEST_CASE("runtime: inputs of the wrong count, type, rank or size are refused by
   });
 }
 
+TEST_CASE("runtime: a check of a size that the run learns is held against it") {
+  auto e = load(R"(graph "late"(%x: f32[N], %m: bool[N]) {
+  symbol N in [0, 100]
+  symbol u0 in [0, 100]
+  check N == 2*u0 @"the reshape"
+  %0 = compress(%x, %m) {axis = 0} : f32[u0]
+  %1 = concat(%0, %0) {axis = 0} : f32[2*u0]
+  %2 = reshape(%1) {dims = dims[N]} : f32[N]
+  %3 = neg(%2) : f32[N]
+  return %3
+})");
+  auto mask = [](bool second) { return Tensor::from<bool>({2}, {true, second}); };
+  CHECK(e->run({ramp({2}), mask(false)})[0].tensor.dims() == Dims{2});
+  expect_error(ErrorCode::bad_shape, {"sizes must satisfy N == 2*u0", "2 and 4", "the reshape"}, [&] {
+    e->run({ramp({2}), mask(true)});
+  });
+  CHECK(e->run({ramp({2}), mask(false)})[0].tensor.dims() == Dims{2});  // the next run is whole
+}
+
 TEST_CASE("runtime: a size that only a check names is solved from it") {
   auto e = load(R"(graph "solved"(%x: f32[N]) {
   symbol N in [0, 100]
