@@ -8,6 +8,7 @@
 #include "backend/cpu/own/byte_weights.h"
 #include "backend/cpu/own/row_chain.h"
 #include "backend/cpu/support.h"
+#include "backend/cpu/tile/lanes.h"
 
 namespace pelton::backend::cpu {
 namespace {
@@ -28,6 +29,8 @@ class ByteProduct final : public Kernel {
     signed_ = instance.inputs[static_cast<size_t>(p_.x.input)].dtype == DType::i8;
     if (p_.late) w_signed_ = instance.inputs[static_cast<size_t>(p_.w.input)].dtype == DType::i8;
     result_ = instance.outputs[0].dtype;
+    if (bits(result_) == 8) store_ = store_whole(result_, target.isa);
+    to_range_ = f32_step(Code::to_range, target.isa);
     line_ = p_.padded[2] * p_.channels;
     image_ = p_.padded[0] * p_.padded[1] * line_;
     at_once_ = std::clamp<int64_t>(kWidened / std::max<int64_t>(1, image_), 1, p_.images);
@@ -191,17 +194,24 @@ class ByteProduct final : public Kernel {
     if (result_ != DType::i32) {
       steps_.to_f32(sums, rows * ld);
       chain_.run(args, values, rows, ld, place);
+      if (store_) {
+        constexpr float kNone = 0;
+        Step limits;
+        limits.in[0] = limits.out = values;
+        limits.in[1] = &kNone;
+        limits.one[1] = true;
+        limits.imm[0] = static_cast<float>(lowest(result_));
+        limits.imm[1] = static_cast<float>(highest(result_));
+        to_range_(limits, rows * ld);
+      }
     }
     const int64_t width = bits(result_) / 8;
     std::byte* y = offset(args.out[0], (place.row * place.channels + place.channel) * width);
-    for (int64_t r = 0; r < rows; ++r, y += place.channels * width, values += ld) {
-      if (result_ == DType::u8)
-        steps_.to_unsigned(values, place.count, reinterpret_cast<uint8_t*>(y));
-      else if (result_ == DType::i8)
-        steps_.to_signed(values, place.count, reinterpret_cast<int8_t*>(y));
+    for (int64_t r = 0; r < rows; ++r, y += place.channels * width, values += ld)
+      if (store_)
+        store_(values, y, 1, place.count);
       else
         std::memcpy(y, values, static_cast<size_t>(place.count) * 4);
-    }
   }
 
   ByteProblem p_;
@@ -210,6 +220,8 @@ class ByteProduct final : public Kernel {
   const int64_t threads_;
   bool signed_ = false, w_signed_ = false;
   DType result_ = DType::i32;
+  StoreFunction store_ = nullptr;  // of bytes
+  StepFunction to_range_ = nullptr;
   int64_t line_ = 0, image_ = 0, at_once_ = 1;  // elements; images widened at once
   std::vector<int64_t> taps_;                   // offsets in the widened image
   RowChain chain_;

@@ -2,7 +2,6 @@
 #include "backend/cpu/own/byte_steps.h"
 
 #include <cstring>
-#include <type_traits>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/own/byte_steps.cc"
@@ -118,30 +117,10 @@ void to_f32(void* values, int64_t n) {
   for (; i < n; ++i) to[i] = static_cast<float>(from[i]);
 }
 
-template <class T>
-void to_bytes(const float* from, int64_t n, T* to) {
-  const DF f;
-  const hn::Rebind<int16_t, DF> half;
-  const hn::Rebind<T, DF> bytes;
-  constexpr float kLow = std::is_signed_v<T> ? -128 : 0, kHigh = std::is_signed_v<T> ? 127 : 255;
-  const auto low = hn::Set(f, kLow), high = hn::Set(f, kHigh);
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    const auto x = hn::LoadU(f, from + i);
-    const auto v = hn::NearestInt(hn::Min(hn::Max(hn::IfThenElseZero(hn::Eq(x, x), x), low), high));
-    hn::StoreU(hn::DemoteTo(bytes, hn::DemoteTo(half, v)), bytes, to + i);
-  }
-  for (; i < n; ++i) {
-    const float x = from[i] == from[i] ? from[i] : 0, v = x < kLow ? kLow : x > kHigh ? kHigh : x;
-    to[i] = static_cast<T>(hn::GetLane(hn::NearestInt(hn::Set(f, v))));
-  }
-}
-
 }  // namespace
 
 ByteSteps byte_loops() {
-  return {kRows,   widen<uint8_t>, widen<int8_t>, pack<uint8_t>,     pack<int8_t>,
-          product, channelwise,    to_f32,        to_bytes<uint8_t>, to_bytes<int8_t>};
+  return {kRows, widen<uint8_t>, widen<int8_t>, pack<uint8_t>, pack<int8_t>, product, channelwise, to_f32};
 }
 #else
 ByteSteps byte_loops() {

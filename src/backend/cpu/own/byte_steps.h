@@ -31,9 +31,6 @@ struct ByteSteps {
                       int64_t columns, int32_t* out) = nullptr;
   // In place: sums to f32, rounded to nearest.
   void (*to_f32)(void* values, int64_t n) = nullptr;
-  // Whole numbers to bytes; what lies outside of their range to its end, NaN to 0.
-  void (*to_unsigned)(const float* from, int64_t n, uint8_t* to) = nullptr;
-  void (*to_signed)(const float* from, int64_t n, int8_t* to) = nullptr;
 };
 
 // From AVX2 on.

@@ -15,32 +15,13 @@ Code chain_code(std::string_view op) {
   constexpr struct {
     std::string_view op;
     Code code;
-  } kCodes[] = {{"relu", Code::relu},
-                {"silu", Code::silu},
-                {"sigmoid", Code::sigmoid},
-                {"tanh", Code::tanh},
-                {"gelu", Code::gelu_erf},
+  } kCodes[] = {{"gelu", Code::gelu_erf},
                 {"gelu_tanh", Code::gelu_tanh},
-                {"hard_swish", Code::hard_swish},
                 {"hard_sigmoid", Code::hard_sigmoid},
-                {"leaky_relu", Code::leaky_relu},
-                {"exp", Code::exp},
-                {"abs", Code::abs},
-                {"square", Code::square},
-                {"sqrt", Code::sqrt},
-                {"neg", Code::neg},
-                {"clamp", Code::clamp},
-                {"add", Code::add},
-                {"sub", Code::sub},
-                {"mul", Code::mul},
-                {"div", Code::div},
-                {"max", Code::max},
-                {"min", Code::min},
-                {"prelu", Code::prelu},
-                {"round", Code::round}};
+                {"leaky_relu", Code::leaky_relu}};
   for (const auto& row : kCodes)
     if (row.op == op) return row.code;
-  return Code::none;
+  return f32_code(op);
 }
 
 bool one_value(const GroupOperand& o) {

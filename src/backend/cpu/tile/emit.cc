@@ -49,13 +49,13 @@ constexpr OpCode kF32Codes[] = {{"neg", Code::neg},
                                 {"softsign", Code::softsign},
                                 {"hard_swish", Code::hard_swish}};
 
+}  // namespace
+
 Code f32_code(std::string_view op) {
   for (const OpCode& row : kF32Codes)
     if (row.op == op) return row.code;
   return Code::none;
 }
-
-}  // namespace
 
 void TileCompiler::emit(ir::NodeId id) {
   const ir::Node& n = g_[id];

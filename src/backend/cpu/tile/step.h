@@ -119,6 +119,8 @@ struct Step {
 };
 using StepFunction = void (*)(const Step& step, int64_t n);
 
+// The loop of an op on f32 that has one by its name alone; none where there is none.
+Code f32_code(std::string_view op);
 // The f32 function of a code, compiled for `isa`; null where the code is not an f32 one.
 StepFunction f32_step(Code code, device::CpuIsa isa);
 // A pointwise op of the table on operands of `lane`: a loop where the op is common, else a call an element.
